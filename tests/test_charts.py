@@ -9,7 +9,16 @@ import vl_convert
 
 from jarvis import charts
 from jarvis.analyses.operations import DETAILS
-from jarvis.charts.arrivals import AT_MOST, bandwidths
+from jarvis.charts.arrivals import (
+    AT_MOST,
+    PARTS,
+    arrival_map,
+    bandwidths,
+    blame_bars,
+    lanes,
+    pair_map,
+    step_map,
+)
 from jarvis.charts.marks import Tip, specification
 from jarvis.charts.rooflines import Ceiling
 from jarvis.charts.trend import trend
@@ -498,16 +507,57 @@ def test_marks_of_bounded_bandwidths_have_an_outline() -> None:
             "kind": ["all_reduce"],
             "comm_id": ["0"],
             "transfer_us": [10.0],
+            "count": [3],
+            "low_gbs": [90.0],
+            "high_gbs": [110.0],
+            "floor_gbs": [None],
             AT_MOST: ["at most this"],
         }
-    )
-    many = pl.concat([rows, rows, rows.with_columns(bytes=pl.lit(5_000_000, pl.Int64))])
-    chart = bandwidths(many, None, charts.LIGHT).to_dict()
-    spec = chart["layer"][0]
-    (marks,) = chart["datasets"].values()
-    assert [(mark["bytes"], mark["count"]) for mark in marks] == [(1, 2), (5, 1)]
-    assert spec["mark"]["filled"] is False  # color is that of the outline
-    assert spec["encoding"]["fill"]["scale"] == spec["encoding"]["color"]["scale"]
+    ).cast({"floor_gbs": pl.Float64})
+    drawing = bandwidths(rows, 448.0, charts.LIGHT)
+    points, spread, peak = vega_lite(drawing)["layer"]
+    assert points["encoding"]["size"]["field"] == "count"
+    assert values(drawing.to_dict(), peak) == [{"peak": 448.0}]
+    assert points["mark"]["filled"] is False  # color is that of the outline
+    assert points["encoding"]["fill"]["scale"] == points["encoding"]["color"]["scale"]
+    assert [layer["mark"]["type"] for layer in (spread, peak)] == ["rule", "rule"]
+    known = rows.with_columns(floor_gbs=pl.lit(800.0))
+    assert bandwidths(known, None, charts.LIGHT).to_dict()["layer"][2]["mark"]["type"] == "line"
+
+
+def test_charts_of_ranks_have_the_rows_in_their_order() -> None:
+    rows = ["0-7", "8-15", "16-23"]
+    of_collective = {"instance_id": [4], "row": ["0-7"], "kind": ["all_reduce"], "step": [1]}
+    cells = pl.DataFrame(of_collective | {"is_edge": [False], "late_ms": [-0.5], "shown_ms": [0.0]})
+    absent = pl.DataFrame(of_collective | {"row": ["16-23"]})
+    part = {"order": [0], "part": [PARTS[0]], "arrival_ms": [0.0]}
+    times = {"start_ms": [0.0], "end_ms": [2.0], "ms": [2.0]}
+    cost = {"gain_low_ms": [1.0], "gain_high_ms": [2.0], "caused_ms": [9.0]}
+    steps = pl.DataFrame({"row": rows, "step": 1, "idle_ms": 1.0, "beyond_pct": [0.0, 1.0, -9.0]})
+    pairs = pl.DataFrame({"src": ["8-15"], "dst": ["0-7"], "mb": [5.0], "count": [2.0]})
+    colors = charts.LIGHT
+    drawings = {
+        "arrivals": arrival_map(cells, absent, rows, colors),
+        "steps": step_map(steps, Tip("idle_ms", "Idle (ms)", ",.3f"), rows, colors),
+        "pairs": pair_map(pairs, rows, colors),
+        "lanes": lanes(pl.DataFrame(of_collective | part | times), rows, colors, has_lines=True),
+        "blame": blame_bars(
+            pl.DataFrame({"row": ["0-7"], "cause": ["idle: host"], "ms": [0.5]}),
+            pl.DataFrame({"row": ["0-7"]} | cost),
+            rows,
+            colors,
+        ),
+    }
+    specs = {name: vega_lite(drawing) for name, drawing in drawings.items()}
+    for spec in specs.values():
+        assert all(layer["encoding"]["y"]["sort"] == rows for layer in spec["layer"])
+    hatched = specs["arrivals"]["layer"][1]
+    assert values(specs["arrivals"], hatched)[0]["row"] == "16-23"
+    assert specs["arrivals"]["layer"][0]["encoding"]["color"]["field"] == "shown_ms"
+    shown = specs["lanes"]["layer"][0]["encoding"]["color"]["scale"]
+    assert shown == {"domain": [PARTS[0]], "range": [colors.pale]}
+    gain = specs["blame"]["layer"][2]["encoding"]
+    assert (gain["x"]["field"], gain["x2"]["field"]) == ("gain_low_ms", "gain_high_ms")
 
 
 def test_runs_of_one_minute_have_one_label() -> None:

@@ -92,14 +92,12 @@ def common_clock(events: pl.DataFrame, origin_ns: Mapping[int, int]) -> Clock:
     residuals = _residuals(_without_drift(ends, drift), offsets)
     groups, broken = _qualities(placed, residuals, used)
     of_used = residuals.join(used, on=[C.comm_id, C.kind], how="semi")
-    ranks = sorted(offsets)
-    first = ranks[0] if ranks else None
+    connected = next(iter(_components(chosen)), [])
     return Clock(
         offset_ns={
-            rank: round(offsets[rank]) + origin_ns[rank] - origin_ns[ranks[0]] for rank in ranks
-        }
-        if first is not None
-        else {},
+            rank: round(offsets[rank]) + origin_ns[rank] - origin_ns[connected[0]]
+            for rank in connected
+        },
         error_ns=_errors(of_used),
         drift_ppm=drift,
         events=placed.join(

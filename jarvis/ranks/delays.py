@@ -51,6 +51,13 @@ SHOWN = (
 """The main columns, in this order."""
 
 
+_CAUSE = (
+    pl.concat_str(C.state, C.detail, separator=": ", ignore_nulls=True)
+    .str.replace_all("_", " ")
+    .alias("cause")
+)
+
+
 def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     """Return the delays of ranks, each once: of the collectives since the rank was last held
     together with others, the one where it is latest. The one for which others wait longest first.
@@ -68,9 +75,7 @@ def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame
         .select(
             C.instance_id,
             C.rank,
-            pl.concat_str(C.state, C.detail, separator=": ", ignore_nulls=True)
-            .str.replace_all("_", " ")
-            .alias("cause"),
+            _CAUSE,
             (pl.col(C.extra_ns) / 1e6).alias("extra_ms"),
             pl.coalesce(C.host_frame, C.host_call, C.host_op).alias("where"),
         )
@@ -100,4 +105,22 @@ def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame
             .alias("extra_ms"),
         )
         .sort("waited_ms", "new_ms", C.instance_id, descending=[True, True, False])
+    )
+
+
+def causes_by_rank(rows: pl.DataFrame, causes: pl.DataFrame) -> pl.DataFrame:
+    """Return ``rank, cause, extra_ms``: what each rank did longer than usual in its delays for
+    which others wait without computing, in the whole recording.
+
+    Args:
+        rows: Result of ``delays``.
+        causes: Table ``lateness_causes``.
+    """
+    waited = rows.filter(pl.col("waited_ms") > MIN_LATE_MS, is_comparable(), is_own())
+    return (
+        causes.filter(pl.col(C.extra_ns) > 0)
+        .join(waited, on=(C.instance_id, C.rank), how="semi")
+        .group_by(C.rank, _CAUSE)
+        .agg((pl.col(C.extra_ns).sum() / 1e6).alias("extra_ms"))
+        .sort(C.rank, "cause")
     )

@@ -30,7 +30,8 @@ def kernels(events: pl.DataFrame, members: Sequence[Member]) -> pl.DataFrame:
     ``held``.
 
     A kernel waits until the last recorded rank arrives; the rest of its duration is transfer, so
-    the two add up to it exactly. Kinds on whose ends no clock can be based have none of them. A
+    the two add up to it exactly. Kinds on whose ends no clock can be based have none of them, nor
+    have sends that end before the receiver arrives: what the sender waited for is not known. A
     rank is ``held`` by a kernel during whose end it computes nothing, so that it goes on only
     after it.
 
@@ -40,7 +41,8 @@ def kernels(events: pl.DataFrame, members: Sequence[Member]) -> pl.DataFrame:
     """
     last = pl.col(C.start_ns).max().over("instance")
     wait = (pl.min_horizontal(C.end_ns, last) - pl.col(C.start_ns)).clip(lower_bound=0)
-    is_known = pl.col(C.clock_quality) != Quality.UNKNOWN.value
+    is_left = (pl.col(C.end_ns).min().over("instance") < last) & pl.col(C.src_rank).is_not_null()
+    is_known = (pl.col(C.clock_quality) != Quality.UNKNOWN.value) & ~is_left
     waiting = events.with_columns(
         pl.when(is_known).then(wait).alias(C.wait_ns),
         pl.when(is_known).then(pl.col(C.end_ns) - pl.col(C.start_ns) - wait).alias(C.transfer_ns),

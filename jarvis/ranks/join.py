@@ -184,7 +184,7 @@ def _rank(member: Member, clock: Clock) -> dict[str, object]:
         C.device_name: member.info.device_name,
         C.host: member.info.host,
         C.clock_offset_us: None if offset is None else offset / 1e3,
-        C.clock_error_us: None if error is None else error / 1e3,
+        C.clock_error_us: None if offset is None or error is None else error / 1e3,
         C.clock_drift_ppm: clock.drift_ppm.get(member.rank, 0.0) if offset is not None else None,
         C.steps: member.info.steps,
         C.window_ms: timeline.get("total_time"),

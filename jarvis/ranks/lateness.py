@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.states import State
-from jarvis.ranks.clock import Quality
 from jarvis.ranks.events import Member
 from jarvis.ranks.holding import holding_kernels
 from jarvis.ranks.identity import MAX_RANK
@@ -31,6 +30,9 @@ UNKNOWN_STATE = "unknown"
 
 COMPARABLE_SHARE = 1.1
 """Own time above the lateness, as a factor, from which on it is that of other work."""
+
+HIDDEN_SHARE = 0.5
+"""Part of the waiting at a send without compute beside it below which it was posted before."""
 
 _AT_ONCE = 250_000
 """Kernels that are compared at once, for the memory of all their columns."""
@@ -89,8 +91,12 @@ def lateness(
     """
     stages = stages_of(communicators)
     counted = _counted(instances, communicators, stages)
-    is_known = pl.col(C.clock_quality) != Quality.UNKNOWN.value
-    chosen = counted.filter(~pl.col(C.is_edge), is_known).select(_CHOSEN)
+    # A send or receive that is posted long before, and waits beside compute, is no arrival.
+    is_posted = pl.col(C.src_rank).is_not_null() & ~pl.col("is_sent")
+    is_hidden = is_posted & (pl.col(C.exposed_wait_us) < HIDDEN_SHARE * pl.col(C.wait_us))
+    chosen = counted.filter(~pl.col(C.is_edge), pl.col(C.wait_us).is_not_null(), ~is_hidden).select(
+        _CHOSEN
+    )
     reference = _Reference.of(kernels, counted)
     facts = kernels.select(C.instance_id, C.rank, C.start_ns, "own_start_ns")
     each = (facts.height + _MAX_REPLICAS * instances.height) // max(instances.height, 1)

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from jarvis.schemas.columns import count, number
+from jarvis.ranks.roles import PLACES
+from jarvis.schemas.columns import count, number, text
 from jarvis.schemas.names import C
 from jarvis.schemas.ranks import RANKS
 from jarvis.text.format import counted
@@ -16,6 +17,8 @@ PARTS = (
     *(C.exposed_wait_ms, C.exposed_transfer_ms),
 )
 """Columns with times, which are means of the steps."""
+
+PLACE = "place"
 
 COLUMNS = (
     *RANKS,
@@ -47,11 +50,24 @@ COLUMNS = (
         "collectives of the recording, without edges, at which it arrived last",
     ),
     number(C.exposed_wait_ms, "Waits (ms)", "ms", "for ranks that come later, without computing"),
+    number(C.exposed_transfer_ms, "Transfers (ms)", "ms", "after all had come, without computing"),
+    text(
+        PLACE,
+        "Place",
+        "in its groups of data (dp), tensor (tp), pipeline (pp) and expert parallelism (ep)",
+    ),
 )
 """Descriptions of the columns; of two with the same name, the later one."""
 
 _SHOWN = (
-    *(C.rank, "slower_pct", C.caused_exposed_wait_ms, C.exposed_wait_ms, C.exposed_transfer_ms),
+    *(
+        C.rank,
+        PLACE,
+        "slower_pct",
+        C.caused_exposed_wait_ms,
+        C.exposed_wait_ms,
+        C.exposed_transfer_ms,
+    ),
     *(C.compute_ms, C.idle_ms, C.times_last),
 )
 _GAINS = (C.gain_low_ms, C.gain_high_ms)
@@ -71,10 +87,15 @@ def basis(tables: Tables) -> str:
 def ranks_per_step(tables: Tables) -> pl.DataFrame:
     """Return the table ``ranks`` with its times per step, those of the recording without steps.
 
-    Waiting is without edges, as in ``ranks``. ``slower_pct`` is the speed ratio in percent.
+    Waiting is without edges, as in ``ranks``. ``slower_pct`` is the speed ratio in percent,
+    ``place`` that of a rank in its groups, where they have several roles.
     """
     slower_pct = (100 * (pl.col(C.speed_ratio) - 1)).alias("slower_pct")
-    ranks, steps = tables["ranks"].with_columns(slower_pct), step_count(tables)
+    known = pl.sum_horizontal(pl.col(role).is_not_null() for role in PLACES)
+    parts = (pl.format(f"{role} {{}}", pl.col(role)) for role in PLACES)
+    place = pl.when(known > 1).then(pl.concat_str(*parts, separator=", ", ignore_nulls=True))
+    ranks = tables["ranks"].with_columns(slower_pct, place.alias(PLACE))
+    steps = step_count(tables)
     if not steps:
         return ranks
     means = tables["rank_steps"].group_by(C.rank).agg(pl.col(PARTS).mean())
@@ -102,5 +123,5 @@ def shown_columns(rows: pl.DataFrame) -> list[str]:
         *(name for name in (C.clock_offset_us, C.clock_error_us) if (rows[name] != 0).any()),
         *([C.device_name] if rows[C.device_name].n_unique() > 1 else []),
     ]
-    names = (_SHOWN[0], *gains, *_SHOWN[1:], *rest, C.file_name)
+    names = (*_SHOWN[:2], *gains, *_SHOWN[2:], *rest, C.file_name)
     return [name for name in names if rows[name].count()]

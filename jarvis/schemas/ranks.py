@@ -313,6 +313,19 @@ RANK_STEPS = (
         "waiting in collectives with ranks of other pipeline stages, without compute and edges; "
         "simultaneous waiting counts once; empty without stages or such collectives",
     ),
+    number(
+        C.bubble_before_ms,
+        "Bubble, warm-up (ms)",
+        "ms",
+        "of that, until the stage has received its first micro-batch; empty without sends",
+    ),
+    number(C.bubble_between_ms, "Bubble, steady (ms)", "ms", "of that, the rest"),
+    number(
+        C.bubble_after_ms,
+        "Bubble, cool-down (ms)",
+        "ms",
+        "of that, in collectives that begin after its last send or receive of the step",
+    ),
 )
 
 PAIRS = (

@@ -60,6 +60,14 @@ def test_the_copies_are_those_of_the_trace(run: RunDirectory) -> None:
         assert row["total_time_us"] == approx(sum(copy.duration_ns for copy in copies) / 1000)
 
 
+def test_no_share_is_above_all(run: RunDirectory) -> None:
+    for path in sorted((run.root / "tables").glob("*.parquet")):
+        rows = run.table(path.stem)
+        for name in (name for name in rows[0] if "percent" in name) if rows else ():
+            shares = [row[name] for row in rows if row[name] is not None]
+            assert max(shares, default=0.0) <= 100 + 1e-6, (path.stem, name)
+
+
 def test_derived_columns_of_the_rows(run: RunDirectory) -> None:
     for row in run.rows.values():
         category_ms = time_ms(run.category(row.category))

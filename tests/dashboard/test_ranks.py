@@ -1,5 +1,6 @@
 """The ranks page: a stored distributed run, and the ranks' own pages beside it."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from jarvis.server.database import database
 from jarvis.server.storage.catalog import read_catalog
 from jarvis.text.format import milliseconds
 from tests.dashboard.conftest import Draw
+from tests.dashboard.table_widths import CARD_PX, used_px
 
 RANKS, LATE_RANK = 3, 1
 SAVED = "Step time saved by P1"
@@ -60,6 +62,26 @@ def texts(page: AppTest) -> str:
     return " ".join(str(element.value) for kind in kinds for element in kind)
 
 
+def datasets(page: AppTest) -> dict[str, pl.DataFrame]:
+    """Return the data of the charts by name, those of cells with what they show."""
+    found = {}
+    for element in page.main.get("vega_lite_chart"):
+        spec = json.loads(element.proto.spec)
+        of_marks = {
+            "shown_ms": "arrivals",
+            "beyond_pct": "steps",
+            "mb": "pairs",
+            "part": "lanes",
+            "cause": "blame",
+        }
+        for dataset in element.proto.datasets:
+            frame = pl.read_ipc_stream(dataset.data.data)
+            kinds = [name for field, name in of_marks.items() if field in frame.columns]
+            found[" of ".join([dataset.name, *kinds])] = frame
+        assert spec["layer"]
+    return found
+
+
 def test_ranks_are_analyses_and_the_run_joins_them(run: DistributedRun) -> None:
     catalog = read_catalog()
     members = {entry.analysis_id for entry in run.manifest.usable}
@@ -96,10 +118,26 @@ def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) ->
     (analyses_dir() / "larger").mkdir()
     manifest = RunPaths(analyses_dir() / "larger").manifest
     manifest.write_text(larger.model_dump_json(), encoding="utf-8")
+    charts = datasets(page)
+    assert charts["missing"]["row"].to_list() == ["2"] * run.tables["instances"].height
+    assert charts["ranks"]["row"].to_list() == [str(LATE_RANK)]
+    causes = charts["cells of blame"]
+    assert causes.filter(cause="idle: data loading")["ms"].item() == pytest.approx(8 / 4, abs=0.2)
+    waited = run.tables["instances"].filter(~pl.col("is_edge")).sort("exposed_wait_us")[-1]
+    assert page.number_input(key="ranks_collective").value == waited["instance_id"].item()
+    assert f"rank {LATE_RANK} is last, 7." in texts(page)
     parameters = {"ranks_step": "12", "ranks_measure": "Idle (ms)"}
+    parameters |= {"ranks_ranks": "0, 2", "ranks_comm": run.tables["communicators"]["comm_id"][0]}
     in_step = filed("ranks", ranks_run=run.manifest.distributed_id, **parameters)
     assert not in_step.exception
     assert in_step.selectbox(key="ranks_measure").value == "Idle (ms)"
+    shown = datasets(in_step)
+    assert set(shown["cells of arrivals"]["row"]) == {"0"}
+    assert set(shown["missing"]["row"]) == {"2"}
+    assert shown["cells of arrivals"]["step"].unique().to_list() == [12]
+    assert "collectives on one clock · step 12" in texts(in_step).lower()
+    chosen = {"ranks_run": run.manifest.distributed_id}
+    assert "No rank of 0-2 is chosen" in texts(filed("ranks", ranks_ranks="7-9", **chosen))
     assert "2 of 3 ranks; a version with 3 is there." in texts(in_step)
 
 
@@ -118,6 +156,25 @@ def test_the_page_shows_what_the_step_gains(
     assert title in page.expander[0].label
     assert "Speed up its data loading" in texts(page)
     assert {metric.label: metric.value for metric in page.metric}[SAVED] == "7.99 ms"
+
+
+def test_the_page_shows_places_and_what_ranks_send(run: DistributedRun, filed: Draw) -> None:
+    sent = {"src": [0, 1], "dst": [1, 0], "bytes": [9_000_000, 3_000_000], "count": [6, 3]}
+    pairs = pl.DataFrame(sent | {"transfer_us": [1.0, None]}, schema=run.tables["pairs"].schema)
+    pairs.write_parquet(RunPaths(run.root).table("pairs"))
+    ranks = run.tables["ranks"].with_columns(pp=pl.col("rank"))
+    ranks.write_parquet(RunPaths(run.root).table("ranks"))
+    page = filed("ranks")
+    assert not page.exception
+    rows = datasets(page)["cells of pairs"].sort("src")
+    steps = run.tables["rank_steps"]["step"].n_unique()
+    assert rows["mb"].to_list() == pytest.approx([9 / steps, 3 / steps])
+    assert rows["count"].to_list() == pytest.approx([6 / steps, 3 / steps])
+    tables = [frame for frame in page.dataframe if "place" in frame.value.columns]
+    assert tables[0].value["place"].to_list() == ["dp 0, pp 0", "dp 1, pp 1"]
+    (groups,) = [frame for frame in page.dataframe if "role" in frame.value.columns]
+    assert groups.value["role"].to_list() == ["dp"]
+    assert used_px(groups) <= CARD_PX
 
 
 def test_times_of_ranks_are_those_of_a_step(run: DistributedRun, filed: Draw) -> None:

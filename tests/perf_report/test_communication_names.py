@@ -135,6 +135,7 @@ KINDS = {
         cub::DeviceReduceByKeyKernel
         wvSplitKreduce
         moe_finalize_unpermute_combine
+        moe_finalize_combine
         CatArrayBatchedCopy
         triton_poi_fused_add_all_reduce_4
         triton_red_fused__to_copy_nccl_all_gather_mean_0

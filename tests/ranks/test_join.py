@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from jarvis.perf_report import PerfReport
 from jarvis.ranks.events import Member
+from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.identity import identify, rank_file
 from jarvis.ranks.join import Joined, join
+from jarvis.text.messages import to_text
 from jarvis.trace import read_trace
 from tests.ranks.built import UNIX_NS, US, BuiltRank, Kernel, changed, job, members
 
@@ -382,6 +384,32 @@ def test_a_sender_may_leave_early_but_no_receiver_before_the_send() -> None:
     assert "a rank leaves before another one arrives" in reasons["reason"][0]
 
 
+def test_waiting_for_a_receiver_that_a_sender_does_not_wait_for_is_not_known() -> None:
+    """Of 30 sends from rank 0 to 1, one ends before the receiver arrives."""
+    times = arrivals(30, 2, every_ns=4 * MS)
+    kernels: list[list[Kernel]] = [[], []]
+    for place, row in enumerate(times):
+        arrived = [row[0], row[0] + MS]
+        ends = [row[0] + 10 * US if place == 7 else row[0] + 2 * MS, row[0] + 2 * MS]
+        for rank, options in enumerate(({"dst_rank": 1}, {"src_rank": 0})):
+            options = {"kind": "send_recv", **options}
+            kernels[rank].append(Kernel(arrived[rank], ends[rank], options))
+    world = job(arrivals(6, 2, seed=1))
+    ranks = [BuiltRank(r, [*world[r].kernels, *own]) for r, own in enumerate(kernels)]
+    found = joined(ranks).tables
+    rows = found["instances"].filter(kind="send_recv")
+    assert rows["clock_quality"].unique().to_list() == ["fine"]
+    assert rows["wait_us"].is_null().to_list() == [place == 7 for place in range(30)]
+    assert rows["wait_us"].drop_nulls().unique().to_list() == [1000.0]
+    assert rows["transfer_us"].null_count() == 1
+    late = found["lateness"].join(rows, on="instance_id")
+    assert rows["instance_id"][7] not in late["instance_id"]
+    assert rows["instance_id"][9] in late["instance_id"]
+    busy = [(times[9][0] - MS, times[9][0] + 2 * MS)]  # the sender computes beside its send
+    late = joined(changed(ranks, 0, compute=busy)).tables["lateness"]
+    assert not {rows["instance_id"][7], rows["instance_id"][9]} & set(late["instance_id"])
+
+
 def test_groups_that_share_ranks_connect_all_clocks() -> None:
     """Ranks 0 and 1, 2 and 3, 0 and 2, 1 and 3 have groups, and the first of these agree best."""
     chance = random.Random(0)
@@ -401,8 +429,14 @@ def test_groups_that_share_ranks_connect_all_clocks() -> None:
     assert found.clock.offset_ns == pytest.approx(given_ns, abs=2 * US)
     assert set(found.tables["clocks"]["clock_quality"]) == {"fine"}
     apart = [replace(rank, kernels=rank.kernels[1::2]) for rank in ranks]
-    offsets = joined(apart).clock.offset_ns  # two clocks that nothing connects: as recorded
-    assert offsets == pytest.approx({0: 0, 1: 3 * MS, 2: 0, 3: 2700 * US}, abs=2 * US)
+    unconnected = joined(apart)  # nothing connects the two clocks
+    assert unconnected.clock.offset_ns == pytest.approx({0: 0, 1: 3 * MS}, abs=2 * US)
+    rows = unconnected.tables["ranks"]
+    assert rows["clock_offset_us"].is_null().to_list() == [False, False, True, True]
+    assert rows["clock_error_us"].is_null().to_list() == [False, False, True, True]
+    assert rows["wait_ms"].null_count() == 0
+    (note,) = (note for note in rank_findings(unconnected, 4).notes if "connects" in to_text(note))
+    assert "connects ranks 2-3 with the first rank" in to_text(note)
 
 
 def test_an_id_of_each_call_does_not_divide_a_communicator() -> None:

@@ -1,6 +1,6 @@
 """Streamlit elements with this project's defaults: chart, metric card, lazy expander."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import altair as alt
@@ -31,7 +31,12 @@ def is_unavailable(run: Run, tables: Iterable[str]) -> bool:
 
 
 def render_chart(
-    drawing: Drawing, alt: str, *, key: str | None = None, selection: str | None = None
+    drawing: Drawing,
+    alt: str,
+    *,
+    key: str | None = None,
+    selection: str | None = None,
+    on_select: Callable[[], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Draw a chart and return the fields of each selected mark.
 
@@ -40,6 +45,7 @@ def render_chart(
         alt: Accessible description.
         key: Widget key.
         selection: Name of the chart's selection; None for a chart without one.
+        on_select: Called before the page is drawn again for a selection.
     """
     spec = {
         "padding": _EDGE,
@@ -50,7 +56,9 @@ def render_chart(
     if selection is None:
         st.vega_lite_chart(spec, key=key, alt=alt)
         return []
-    event = st.vega_lite_chart(spec, key=key, alt=alt, on_select="rerun", selection_mode=selection)
+    event = st.vega_lite_chart(
+        spec, key=key, alt=alt, on_select=on_select or "rerun", selection_mode=selection
+    )
     marks: list[dict[str, Any]] = event["selection"].get(selection) or []
     return marks
 

@@ -19,6 +19,7 @@ from jarvis.ranks.findings.links import ep_imbalance, mismatch, slow_link, small
 from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.findings.overlap import exposed_transfer
 from jarvis.ranks.findings.pipeline import pipeline_bubble
+from jarvis.ranks.identity import as_ranges
 from jarvis.ranks.join import Joined
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, to_text
@@ -85,6 +86,8 @@ def _notes(facts: RankFacts) -> Iterator[Message]:
         yield MESSAGES("note.missing", missing=missing, world_size=facts.world_size)
     if not facts.step_ms:
         yield MESSAGES("note.steps")
-    is_foreign = facts.tables["ranks"].select(pl.col(C.clock_offset_us).is_null().any()).item()
-    if is_foreign or not facts.joined.is_waiting_known:
+    unconnected = facts.tables["ranks"].filter(pl.col(C.clock_offset_us).is_null())[C.rank]
+    if not facts.joined.is_waiting_known:
         yield MESSAGES("note.clocks")
+    elif unconnected.len():
+        yield MESSAGES("note.unconnected", ranks=as_ranges(unconnected), of_ranks=unconnected.len())

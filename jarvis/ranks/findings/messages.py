@@ -77,6 +77,10 @@ MESSAGES = MessageTable(
         "{stages:count stage} and {micro_batches:count micro-batch} in a step, {ideal_pct} is "
         "unavoidable if all stages take equally long.",
         "bubble.stage": "stage {stage} {bubble_ms}",
+        "bubble.phases": "stage {stage} {bubble_ms} ({phases:joined , })",
+        "bubble.bubble_before_ms": "{phase_ms} before its first micro-batch",
+        "bubble.bubble_between_ms": "{phase_ms} between micro-batches",
+        "bubble.bubble_after_ms": "{phase_ms} after its last one",
         "bubble.action": "Use more and smaller micro-batches, or an interleaved schedule. If one "
         "stage waits less than the others, move layers from it to them.",
         "exposed.title": "Transfers take {exposed_ms} of a step without compute: {gain}",
@@ -90,6 +94,10 @@ MESSAGES = MessageTable(
         "micro-batch.",
         "exposed.action.pp": "Send and receive while another micro-batch computes.",
         "exposed.action.dp": "Gather the parameters of a layer while the layer before computes.",
+        "exposed.action.gradients": "Send gradients while the rest of the backward pass computes: "
+        "wait for them only before the optimizer, and send each bucket as soon as it is full.",
+        "exposed.action.tp": "Sums of tensors have no other compute to run beside: split them, by "
+        "sequence parallelism or asynchronous tensor parallelism.",
         "link.title": "Collectives reach {pct_of_link_pct} of the link: {gain}",
         "link.issue": "{instances:count collective} of at least {min_bytes} in {communicator:name} "
         "move {bus_gb_per_s:,.1f} GB/s of {peak_gb_per_s:,.1f} GB/s after the last rank arrived.",
@@ -119,6 +127,9 @@ MESSAGES = MessageTable(
         "recorded, so transfer is at most what is shown, and a rank that is not recorded may "
         "arrive last.",
         "note.steps": "No steps are marked, so what a step gains is not known.",
+        "note.unconnected": "No collective with known clocks connects {of_ranks:either rank|ranks} "
+        "{ranks} with the first rank, so it is not known how their clocks differ; gains are those "
+        "of the other ranks.",
         "note.clocks": "The clocks of the ranks cannot be compared, so waiting and gains are not "
         "known.",
     },

@@ -1,20 +1,25 @@
 """Stages of a pipeline that wait for each other."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from jarvis.findings import Finding
 from jarvis.impact import share_pct
+from jarvis.ranks.bubbles import PHASES
 from jarvis.ranks.findings.facts import RankFacts
 from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.gain import StepGain
 from jarvis.ranks.roles import Role
 from jarvis.schemas.names import C
+from jarvis.text.messages import Message
 
 MIN_BUBBLE_PCT = 5.0
 """Part of the step in which stages wait for each other from which on it is a finding."""
+
+MIN_PHASE_MS = 0.1
+"""Shorter waiting in a phase of the step is not named."""
 
 MIN_OF_IDEAL = 1.2
 """The same, as a factor of what the number of micro-batches makes unavoidable."""
@@ -60,10 +65,7 @@ def pipeline_bubble(facts: RankFacts) -> Iterator[Finding]:
     gain = StepGain(max(0.0, least_ms - left_ms), least_ms)
     if not facts.is_worth(gain):
         return
-    parts = tuple(
-        MESSAGES("bubble.stage", stage=str(stage), bubble_ms=bubble_ms)
-        for stage, bubble_ms in stages.iter_rows()
-    )
+    parts = tuple(_stage(row) for row in stages.iter_rows(named=True))
     named = {"stages": schedule.stages, "micro_batches": schedule.micro_batches}
     shares = {"bubble_pct": bubble_pct, "ideal_pct": ideal_pct}
     found = facts.finding(
@@ -83,18 +85,28 @@ def pipeline_bubble(facts: RankFacts) -> Iterator[Finding]:
     yield found.model_copy(update={"impact": measured})
 
 
+def _stage(row: Mapping[str, Any]) -> Message:
+    """Return how long a stage waits, and when, if it is known and not all at once."""
+    bubble = {"stage": str(row[C.pp]), "bubble_ms": row[C.bubble_ms]}
+    phases = {name: row[name] for name in PHASES if (row[name] or 0.0) >= MIN_PHASE_MS}
+    if len(phases) < 2:
+        return MESSAGES("bubble.stage", **bubble)
+    parts = tuple(MESSAGES(f"bubble.{name}", phase_ms=ms) for name, ms in phases.items())
+    return MESSAGES("bubble.phases", **bubble, phases=parts)
+
+
 def _by_stage(facts: RankFacts) -> pl.DataFrame:
-    """Return ``pp, bubble_ms``: the waiting of each stage in the median step, as the mean of its
-    ranks."""
+    """Return ``pp, bubble_ms`` and PHASES: the waiting of each stage, and of each phase of it, in
+    the median step, as the mean of its ranks."""
     stages = facts.tables["ranks"].select(C.rank, C.pp).drop_nulls()
     return (
         facts.tables["rank_steps"]
         .drop_nulls(C.bubble_ms)
         .join(stages, on=C.rank)
         .group_by(C.pp, C.step)
-        .agg(pl.col(C.bubble_ms).mean())
+        .agg(pl.col(C.bubble_ms, *PHASES).mean())
         .group_by(C.pp)
-        .agg(pl.col(C.bubble_ms).median())
+        .agg(pl.col(C.bubble_ms, *PHASES).median())
         .sort(C.pp)
     )
 

@@ -1,20 +1,32 @@
 """Which ranks were late, and what they did longer than the others."""
 
+import polars as pl
 import streamlit as st
 
 from jarvis.charts import columns_of
+from jarvis.charts.arrivals import blame_bars
+from jarvis.dashboard.pages.ranks.filters import Chosen
+from jarvis.dashboard.session.state import palette
+from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.ranks.delays import COLUMNS, MIN_LATE_MS, SHOWN, delays
-from jarvis.ranks.run import DistributedRun
+from jarvis.ranks.delays import COLUMNS, MIN_LATE_MS, SHOWN, causes_by_rank, delays
+from jarvis.ranks.per_step import basis, ranks_per_step, step_count
+from jarvis.ranks.rows import ROW
 from jarvis.schemas.names import C
 
 MAX_ROWS = 200
+MAX_BARS = 16
+"""Ranks with bars, those that the step or the others lose most by."""
+
+MAX_CAUSES = 8
+OTHER = "other causes"
 _WIDTHS = {C.rank: 50, C.step: 50, C.instance_id: 80, "cause": 180, "where": 220}
 
 
-def late_ranks(run: DistributedRun) -> None:
-    """Draw the table of delays, longest first."""
-    rows = delays(run.tables["lateness"], run.tables["lateness_causes"], run.tables["instances"])
+def late_ranks(chosen: Chosen) -> None:
+    """Draw what late ranks cost, and the table of delays, longest first."""
+    tables = chosen.run.tables
+    rows = delays(tables["lateness"], tables["lateness_causes"], tables["instances"])
     with st.container(border=True):
         st.markdown("**Why ranks are late**")
         if rows.is_empty():
@@ -23,10 +35,52 @@ def late_ranks(run: DistributedRun) -> None:
                 "clocks of the ranks are not known."
             )
             return
+        _bars(chosen, rows)
         is_own = (rows[C.root_rank] == rows[C.rank]).all()
         shown = [name for name in SHOWN if name != C.root_rank or not is_own]
-        small_table(rows.head(MAX_ROWS), columns_of(COLUMNS), "Delays of ranks", shown, _WIDTHS)
+        listed = chosen.of_ranks(rows)
+        if chosen.step is not None:
+            listed = listed.filter(pl.col(C.step) == chosen.step)
+        small_table(listed.head(MAX_ROWS), columns_of(COLUMNS), "Delays of ranks", shown, _WIDTHS)
         st.caption(
             "Each delay has one row, with the collective at which the rank is latest. A delay for "
             "which no rank stops computing costs the step nothing."
         )
+
+
+def _bars(chosen: Chosen, rows: pl.DataFrame) -> None:
+    """Draw the causes of the delays of each rank, what the step would gain, and how long others
+    wait."""
+    tables = chosen.run.tables
+    per_step = max(step_count(tables), 1)
+    caused = pl.col(C.caused_exposed_wait_ms).fill_null(0.0).alias("caused_ms")
+    ranks = (
+        chosen.of_ranks(ranks_per_step(tables))
+        .select(C.rank, C.gain_low_ms, C.gain_high_ms, caused)
+        .with_columns(pl.col(C.rank).cast(pl.String).alias(ROW))
+        .filter((pl.col("caused_ms") > MIN_LATE_MS) | (pl.col(C.gain_high_ms) > MIN_LATE_MS))
+        .sort(
+            pl.col(C.gain_high_ms).fill_null(0), "caused_ms", C.rank, descending=[True, True, False]
+        )
+        .head(MAX_BARS)
+        .sort(C.rank)
+    )
+    if ranks.is_empty():
+        return
+    causes = causes_by_rank(rows, tables["lateness_causes"]).join(ranks, on=C.rank)
+    largest = (
+        causes.group_by("cause").agg(pl.col("extra_ms").sum()).top_k(MAX_CAUSES, by="extra_ms")
+    )
+    is_named = pl.col("cause").is_in(largest["cause"].implode())
+    named = pl.when(is_named).then("cause").otherwise(pl.lit(OTHER)).alias("cause")
+    sums = causes.group_by(ROW, named).agg((pl.col("extra_ms").sum() / per_step).alias("ms"))
+    drawing = blame_bars(
+        sums.sort(ROW, "cause"), ranks.drop(C.rank), ranks[ROW].to_list(), palette()
+    )
+    render_chart(drawing, "Causes of the delays of each rank, and what they cost")
+    st.caption(
+        f"Colors: what a rank did longer than the others before they had to wait for it, "
+        f"{basis(tables)}. Ticks: by how much the median step gets shorter if the rank is as the "
+        "median, at least and at most. Thin bars: how long the others wait for it without "
+        "computing, added up over them."
+    )

@@ -4,37 +4,32 @@ import polars as pl
 import streamlit as st
 
 from jarvis.charts import columns_of
-from jarvis.charts.arrivals import (
-    AT_MOST,
-    MAX_INSTANCES,
-    MEASURED,
-    arrival_map,
-    bandwidths,
-    step_map,
-)
+from jarvis.charts.arrivals import step_map
 from jarvis.charts.marks import Tip
+from jarvis.dashboard.pages.ranks.arrivals import arrivals, collective, timeline
 from jarvis.dashboard.pages.ranks.downloads import downloads
 from jarvis.dashboard.pages.ranks.figures import figures
+from jarvis.dashboard.pages.ranks.filters import Chosen, filters
 from jarvis.dashboard.pages.ranks.findings import rank_findings
 from jarvis.dashboard.pages.ranks.lateness import late_ranks
+from jarvis.dashboard.pages.ranks.traffic import bandwidth, communicators, pair_bytes
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import current_id, palette
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice
-from jarvis.dashboard.widgets.elements import render_altair
+from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.ranks.identity import missing_text
 from jarvis.ranks.manifest import DistributedManifest, superseded_text
-from jarvis.ranks.per_step import COLUMNS, basis, ranks_per_step, shown_columns, step_count
+from jarvis.ranks.per_step import COLUMNS, PLACE, basis, ranks_per_step, shown_columns, step_count
+from jarvis.ranks.rows import ROW
 from jarvis.ranks.run import DistributedRun
 from jarvis.schemas import NUMBER, TABLES, Column
-from jarvis.schemas.columns import count, number, text
 from jarvis.schemas.names import C
 from jarvis.server.storage.catalog import Catalog, DistributedEntry
 from jarvis.text.format import counted, microseconds
 from jarvis.text.markdown import code, escape
 
-ALL_STEPS = "all"
 MIN_CLOCK_US = 0.1
 """Resolution of the shown agreement of clocks."""
 
@@ -51,7 +46,7 @@ _OWN = Column(
 )
 _MEASURES = (
     *(OWN_MS, C.duration_ms, C.compute_ms, C.idle_ms, C.exposed_comm_ms, C.exposed_wait_ms),
-    *(C.exposed_transfer_ms, C.lateness_ms),
+    *(C.exposed_transfer_ms, C.lateness_ms, C.bubble_ms),
 )
 _RANK_WIDTHS = {
     C.rank: 45,
@@ -59,29 +54,13 @@ _RANK_WIDTHS = {
     "slower_pct": 120,
     C.caused_exposed_wait_ms: 105,
     C.exposed_wait_ms: 70,
-    C.exposed_transfer_ms: 130,
+    C.exposed_transfer_ms: 90,
+    PLACE: 150,
     C.compute_ms: 90,
     C.idle_ms: 65,
     C.times_last: 80,
 }
 """Widths in pixels that show these columns in a window of 1280 pixels."""
-
-_COMMUNICATORS = (
-    text(C.comm_id, "Communicator", "description or name, and its ranks"),
-    count(C.size, "Ranks", "number of ranks"),
-    count(C.traced_ranks, "Recorded ranks", "of its ranks, those with a trace"),
-    text(C.kinds, "Kinds", "kinds of its collectives"),
-    count(C.instance_count, "Collectives", "collectives that were matched"),
-    number(C.message_bytes, "Bytes in all", "bytes", "sum of the messages of its collectives"),
-    number(
-        *(C.comm_ms, "In collectives (ms)", "ms"),
-        "mean over the recorded ranks; matched collectives without edges",
-    ),
-    number(
-        *(C.wait_ms, "Waiting for ranks (ms)", "ms"),
-        "of that, until the last rank came, also while the rank that waits computes",
-    ),
-)
 
 
 _NOT_CHOSEN = ""
@@ -130,19 +109,24 @@ def render() -> None:
         return
     entry = next(entry for entry in stored if entry.id == chosen)
     run = DistributedRun.load(entry.root)
-    _facts(entry, catalog)
+    _facts(entry, run, catalog)
     figures(run)
     rank_findings(run)
-    _arrivals(run)
-    late_ranks(run)
-    _steps(run)
-    _bandwidth(run)
+    part = filters(run)
+    arrivals(part)
+    collective(part)
+    late_ranks(part)
+    _steps(part)
+    bandwidth(part)
     _ranks(run)
-    _communicators(run)
+    pair_bytes(part)
+    communicators(run)
+    timeline(part)
     downloads(run)
+    st.caption(f"{code(f'jarvis ranks {run.root.name} --why')} prints ranks and delays.")
 
 
-def _facts(entry: DistributedEntry, catalog: Catalog) -> None:
+def _facts(entry: DistributedEntry, run: DistributedRun, catalog: Catalog) -> None:
     """Draw what the run consists of, and what is missing."""
     manifest = entry.manifest
     clock = manifest.clock
@@ -155,10 +139,17 @@ def _facts(entry: DistributedEntry, catalog: Catalog) -> None:
     else:
         within = microseconds(max(clock.p95_us, MIN_CLOCK_US))
         agreement = f"ends of collectives agree within {within}"
-    st.caption(
-        f"{escape(manifest.title)} · {counted(manifest.matching.instances, 'matched collective')} "
-        f"· {agreement}"
-    )
+    steps, groups = step_count(run.tables), run.tables["communicators"].height
+    devices = sorted({rank.device_name for rank in manifest.usable if rank.device_name})
+    parts = [
+        manifest.title,
+        counted(steps, "step") if steps else "no marked steps",
+        f"{counted(manifest.matching.instances, 'matched collective')} in "
+        f"{counted(groups, 'process group')}",
+        agreement,
+        *devices,
+    ]
+    st.caption(escape(" · ".join(parts)))
     if (newer := catalog.superseded_by(entry)) is not None:
         st.info(superseded_text(manifest, newer.manifest), icon=":material/upgrade:")
         navigation.link(navigation.RANKS, "Open it", icon=":material/lan:", ranks_run=newer.id)
@@ -186,44 +177,10 @@ def _warnings(manifest: DistributedManifest) -> list[str]:
     return lines
 
 
-def _arrivals(run: DistributedRun) -> None:
-    """Draw when each rank arrives at each collective."""
-    events = run.tables["instance_ranks"]
-    of_instances = run.tables["instances"].select(C.instance_id, C.kind, C.step, C.is_edge)
-    steps = of_instances[C.step].drop_nulls().unique().sort()
-    with st.container(border=True):
-        st.markdown("**Arrival of each rank at each collective**")
-        chosen = list_choice(
-            "ranks_step", "Step", [ALL_STEPS, *map(str, steps)], "Step whose collectives are shown."
-        )
-        if chosen != ALL_STEPS:
-            of_instances = of_instances.filter(pl.col(C.step) == int(chosen))
-        shown = of_instances.head(MAX_INSTANCES)
-        late = pl.col(C.start_ns) - pl.col(C.start_ns).median().over(C.instance_id)
-        arrivals = events.join(shown, on=C.instance_id).with_columns((late / 1e6).alias("late_ms"))
-        if arrivals.is_empty():
-            st.info("No collective is matched.")
-            return
-        columns = (C.instance_id, C.rank, "late_ms", C.kind, C.step, C.is_edge)
-        chart = arrival_map(arrivals.select(columns), palette())
-        render_altair(chart, "Heat map of arrivals of ranks at collectives")
-        edges, rest = int(shown[C.is_edge].sum()), of_instances.height - shown.height
-        faded = (
-            f" {counted(edges, 'faded column')} at the edge of the recording: the ranks were not "
-            "together before, so waiting there may be from before it, and is not counted. Such a "
-            "delay can still be seen at the collectives after them."
-        )
-        more = f" The first {MAX_INSTANCES} are shown, {rest:,} are not." if rest > 0 else ""
-        st.caption(
-            "Ranks in warm colors arrive after the median of the ranks, blue ones before."
-            f"{faded if edges else ''}{more}"
-        )
-
-
-def _steps(run: DistributedRun) -> None:
+def _steps(chosen: Chosen) -> None:
     """Draw a measure of each step of each rank."""
     own = pl.col(C.duration_ms) - pl.col(C.exposed_wait_ms)
-    steps = run.tables["rank_steps"].with_columns(own.alias(OWN_MS))
+    steps = chosen.run.tables["rank_steps"].with_columns(own.alias(OWN_MS))
     columns = columns_of((_OWN,), TABLES["rank_steps"])
     measures = {name: columns[name] for name in _MEASURES if steps[name].count()}
     if not measures or steps[C.step].n_unique() < MIN_STEPS:
@@ -231,41 +188,20 @@ def _steps(run: DistributedRun) -> None:
     with st.container(border=True):
         st.markdown("**Steps of each rank**")
         labels = {column.label: name for name, column in measures.items()}
-        chosen = labels[
+        measure = labels[
             list_choice("ranks_measure", "Measure", [*labels], "What the colors compare.")
         ]
-        value, step_ms = pl.col(chosen), pl.col(C.duration_ms).median().over(C.step)
+        value, step_ms = pl.col(measure), pl.col(C.duration_ms).median().over(C.step)
         beyond = 100 * (value - value.median().over(C.step)) / step_ms
-        rows = steps.drop_nulls(chosen).select(C.rank, C.step, chosen, beyond.alias("beyond_pct"))
-        measure = Tip(chosen, measures[chosen].label, ",.3f")
-        render_altair(step_map(rows, measure, palette()), "Steps of each rank")
-
-
-def _bandwidth(run: DistributedRun) -> None:
-    """Draw the bandwidth of collectives by message size."""
-    is_bound = pl.when(C.transfer_is_bound).then(pl.lit("at most this"))
-    rows = (
-        run.tables["instances"]
-        .filter(pl.col(C.bus_gbs) > 0, pl.col(C.bytes) > 0)
-        .select(
-            *(C.bytes, C.bus_gbs, C.kind, C.comm_id, C.transfer_us),
-            is_bound.otherwise(pl.lit(MEASURED)).alias(AT_MOST),
+        rows = (
+            steps.drop_nulls(measure)
+            .select(C.rank, C.step, measure, beyond.alias("beyond_pct"))
+            .join(chosen.rows, on=C.rank)
+            .group_by(ROW, C.step, maintain_order=True)
+            .agg(pl.col(measure, "beyond_pct").mean())
         )
-    )
-    with st.container(border=True):
-        st.markdown("**Bandwidth by message size**")
-        if rows.is_empty():
-            st.info("The bandwidth is not known: it needs the clocks of the ranks and messages.")
-            return
-        is_bounded = (rows[AT_MOST] != MEASURED).any()
-        links = run.tables["communicators"][C.link_gbs].drop_nulls().unique()
-        link = float(links[0]) if len(links) == 1 else None
-        render_altair(bandwidths(rows, link, palette()), "Bandwidth of collectives by message size")
-        st.caption(
-            "Bus bandwidth as nccl-tests counts it, from the last arrival on."
-            + (f" The line is the peak of the link, {link:,.0f} GB/s." if link else "")
-            + (" Hollow marks are lower bounds, as ranks are missing." if is_bounded else "")
-        )
+        tip = Tip(measure, measures[measure].label, ",.3f")
+        render_chart(step_map(rows, tip, chosen.labels, palette()), "Steps of each rank")
 
 
 def _ranks(run: DistributedRun) -> None:
@@ -291,35 +227,3 @@ def _ranks(run: DistributedRun) -> None:
             "the ranks; *Kernels slower*, the same kernels against the median of the ranks; and "
             "*Last, in all*, of the whole recording."
         )
-
-
-def _communicators(run: DistributedRun) -> None:
-    """Draw the process groups: their times are those of one rank in a step, as in ``_ranks``."""
-    steps = max(step_count(run.tables), 1)
-    instances = (pl.col(C.instance_count) / steps).round().cast(pl.Int64)
-    per_step = pl.col(C.message_bytes, C.comm_ms, C.wait_ms) / steps
-    of_rank = pl.col(C.comm_ms, C.wait_ms) / pl.col(C.traced_ranks)
-    matched = run.tables["instances"]
-    inner = matched.filter(~pl.col(C.is_edge)).select(C.instance_id, C.comm_id)
-    comm_ms = (
-        run.tables["instance_ranks"]
-        .join(inner, on=C.instance_id)
-        .group_by(C.comm_id)
-        .agg((pl.col(C.end_ns) - pl.col(C.start_ns)).sum().alias(C.comm_ms) / 1e6)
-    )
-    rows = (
-        run.tables["communicators"]
-        .drop(C.comm_ms)
-        .join(comm_ms, on=C.comm_id, how="left", maintain_order="left")
-        .with_columns(instances, per_step)
-        .with_columns(of_rank)
-    )
-    with st.container(border=True):
-        st.markdown(f"**Communicators** · {basis(run.tables)}")
-        small_table(rows, columns_of(_COMMUNICATORS), "Communicators")
-        if edges := matched.height - inner.height:
-            st.caption(
-                f"Times are without {edges:,} of {counted(matched.height, 'collective')}, those "
-                "at the edge of the recording."
-            )
-    st.caption(f"{code(f'jarvis ranks {run.root.name} --why')} prints ranks and delays.")
