@@ -44,12 +44,15 @@ def test_columns_alike_have_equal_decimals() -> None:
         from jarvis.schemas import NUMBER, Column
 
         columns = {name: Column(name, f"{name} (ms)", NUMBER, "ms") for name in "ab"}
-        frame = pl.DataFrame({"a": [3.59, 1.3, 2.0], "b": [0.02, 0.0013, 1.0]})
-        small_table(frame, columns, "Times", alike=("a", "b"))
+        for small in (0.0013, 5.0):
+            frame = pl.DataFrame({"a": [148.8, 1.3], "b": [67.2, small]})
+            small_table(frame, columns, "Times", alike=("a", "b"))
 
-    (table,) = AppTest.from_function(page).run().dataframe
-    columns = json.loads(table.proto.columns)
-    assert [columns[name]["type_config"]["format"] for name in "ab"] == ["%,.3f"] * 2
+    for table, form in zip(
+        AppTest.from_function(page).run().dataframe, ("%,.3f", "%,.2f"), strict=True
+    ):
+        columns = json.loads(table.proto.columns)
+        assert [columns[name]["type_config"]["format"] for name in "ab"] == [form] * 2
 
 
 def test_sizes_have_the_unit_of_the_largest() -> None:

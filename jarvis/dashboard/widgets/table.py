@@ -48,13 +48,15 @@ def small_table(
     """
     shown = valued(frame, [name for name in names or columns if name in frame.columns])
     frame, columns = in_readable_units(frame.select(shown), columns, alike=alike)
-    of_alike = [name for name in shown if name in alike]
-    values = {
-        name: pl.concat(frame.select(of_alike).iter_columns()) if name in alike else frame[name]
-        for name in shown
-    }
+    of_alike = [frame[name] for name in shown if name in alike]
+    finest = max(of_alike, key=lambda s: number_format(columns[s.name], s), default=None)
     config = {
-        name: configured(columns[name], values[name], (widths or {}).get(name)) for name in shown
+        name: configured(
+            columns[name],
+            frame[name] if finest is None or name not in alike else finest,
+            (widths or {}).get(name),
+        )
+        for name in shown
     }
     if key is not None and addresses is not None:
         on_select = partial(follow_cell, key, addresses)

@@ -34,5 +34,6 @@ def findings_link(now: Opened) -> None:
 
 def remarks(lines: Iterable[str]) -> None:
     """Draw sentences about the figures of a page."""
-    if listed := [f"- {prose(line)}" for line in lines]:
+    if texts := [prose(line) for line in lines]:
+        listed = texts if len(texts) == 1 else [f"- {text}" for text in texts]
         st.info("\n".join(listed), icon=":material/info:")
