@@ -21,6 +21,7 @@ from jarvis.server.database import database
 from jarvis.server.storage.catalog import read_catalog
 from jarvis.text.format import milliseconds
 from tests.dashboard.conftest import Draw
+from tests.dashboard.inline_jobs import do_jobs_at_once
 from tests.dashboard.table_widths import CARD_PX, used_px
 
 RANKS, LATE_RANK = 3, 1
@@ -217,6 +218,21 @@ def test_the_list_of_runs_has_one_row_for_all_ranks(run: DistributedRun, filed: 
     rows = every.dataframe[0].value
     assert sorted(rows["rank"].to_list()) == ["2 ranks", "rank 0", "rank 1"]
     assert "A trend needs two runs" in texts(every)
+
+
+def test_files_of_the_run_are_made_and_downloaded(
+    run: DistributedRun, filed: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do_jobs_at_once(monkeypatch)
+    page = filed("ranks", ranks_of_trace="7")
+    assert page.error[0].value == "Type some of the ranks 0-1, such as 0,4-7."
+    page.text_input(key="ranks_of_trace").set_value("1").run()
+    button = next(each for each in page.button if each.label == "Trace of the ranks …")
+    page = button.click().run()
+    assert not page.exception
+    links = [link.proto.label for link in page.get("link_button")]
+    assert any(label.startswith(run.manifest.distributed_id) for label in links), links
+    assert "as perfetto of ranks 1" in texts(page)
 
 
 def test_delays_are_named_once(run: DistributedRun) -> None:
