@@ -24,8 +24,8 @@ import polars as pl
 from benchmarks.page import table, write_part
 from benchmarks.pipeline import machine
 from jarvis.core.workspace import RunPaths
-from jarvis.ranks.events import Member
 from jarvis.ranks.join import join
+from jarvis.ranks.members import Member
 from jarvis.ranks.run import ParquetTables
 from jarvis.run.store import write_parquet
 from jarvis.schemas import columns

@@ -18,7 +18,6 @@ from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult
 from jarvis.pipeline.analysis import analyze
 from jarvis.pipeline.processes import Failure, outcomes
-from jarvis.ranks.events import Member
 from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.identity import Identified, RankFile, RankOf, as_ranges, identify, rank_file
 from jarvis.ranks.inputs import InputFile
@@ -32,6 +31,7 @@ from jarvis.ranks.manifest import (
     WorldSize,
     distributed_id,
 )
+from jarvis.ranks.members import Member
 from jarvis.ranks.run import DistributedRun, ParquetTables, check_output_folder
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.ranks import ranks_report

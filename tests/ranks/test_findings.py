@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from jarvis.findings import AnalysisResult, Finding, Priority
-from jarvis.ranks.events import Member
 from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.join import Joined, join
+from jarvis.ranks.members import Member
 from jarvis.sample import Faults, Job
 from jarvis.sample.faults import Late, Slow
 from jarvis.text.messages import Message, to_text
