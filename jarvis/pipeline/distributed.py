@@ -39,7 +39,6 @@ from jarvis.reports.xlsx import write_workbook
 from jarvis.run.manifest import TopFinding
 from jarvis.run.results import results_json
 from jarvis.run.run import Run, read_manifest
-from jarvis.run.store import write_parquet
 from jarvis.schemas import labeled
 from jarvis.schemas.names import C
 from jarvis.tracelens.multi_rank import multi_rank_sheets
@@ -222,8 +221,8 @@ def join_ranks(
             place = paths.member(entry.rank)
             place.parent.mkdir(exist_ok=True)
             by_name[entry.file.name].root.rename(place)
-        for name, table in joined.tables.items():
-            write_parquet(table, paths.table(name))
+        for name in joined.tables:
+            joined.tables.write(name, paths.table(name))
         write_csvs(sheets, paths.perf_report_csvs)
         write_workbook({**sheets, **_workbook_tables(joined)}, paths.multi_rank_xlsx)
         write_output(paths.results, results_json({result.key: result}))

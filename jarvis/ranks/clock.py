@@ -95,7 +95,9 @@ def common_clock(events: Events, origin_ns: Mapping[int, int]) -> tuple[Clock, p
     placed = _on_common_clock(events.kernels, offsets, drift, origin_ns)
     residuals = _residuals(_without_drift(ends, drift), offsets)
     of_calls = events.of_calls(C.comm_id, C.kind, C.src_rank, C.dst_rank)
-    groups, broken = _qualities(placed.hstack(of_calls), residuals, used)
+    arrivals = placed.select(C.instance_id, C.rank, C.start_ns, C.end_ns).hstack(of_calls)
+    groups, broken = _qualities(arrivals, residuals, used)
+    del arrivals, of_calls
     of_used = residuals.join(used, on=[C.comm_id, C.kind], how="semi")
     ranks = sorted(offsets)
     first = ranks[0] if ranks else None
@@ -297,12 +299,11 @@ def _qualities(
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Return the table ``clocks``, and the instances in which a rank leaves before another one
     arrives."""
-    shared = placed.filter(pl.len().over(C.instance_id) > 1)
     sent_ns = pl.col(C.start_ns).filter(pl.col(C.rank) == pl.col(C.src_rank)).max()
     received_ns = pl.col(C.end_ns).filter(pl.col(C.rank) == pl.col(C.dst_rank)).min()
     # A sender may leave before its receiver comes, but no receiver before the sender has begun.
     early_ns = pl.coalesce(sent_ns - received_ns, pl.col(C.start_ns).max() - pl.col(C.end_ns).min())
-    instances = shared.group_by(C.comm_id, C.kind, C.instance_id).agg(
+    instances = placed.group_by(C.comm_id, C.kind, C.instance_id).agg(
         (pl.col(C.start_ns).max() - pl.col(C.start_ns).min()).alias("skew"),
         (early_ns > _BOUND_NS).alias("is_broken"),
     )

@@ -1,8 +1,10 @@
 """From the tables of several ranks to those of a distributed run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from jarvis.ranks.bubbles import bubbles
@@ -10,7 +12,7 @@ from jarvis.ranks.clock import Clock, Quality, common_clock, with_quality
 from jarvis.ranks.communicators import with_communicators
 from jarvis.ranks.events import CALL, TRANSFER_NS, Events, communication_events
 from jarvis.ranks.gain import Evidence, JointSteps, gains, joint_steps
-from jarvis.ranks.instances import by_instance, by_rank, instances, renumbered, waiting
+from jarvis.ranks.instances import by_rank, instances, renumbered, waiting
 from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
 from jarvis.ranks.members import RANK, Batch, Member, in_batches
@@ -19,10 +21,50 @@ from jarvis.ranks.pairs import pairs, sent_events
 from jarvis.ranks.roles import places, stages_of, with_roles
 from jarvis.ranks.speed import speed_ratios, work_per_step
 from jarvis.ranks.steps import rank_steps
+from jarvis.run.store import write_parquet
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
 
 _TIME_NS = (pl.col(C.end_ns) - pl.col(C.start_ns)).sum()
+
+
+@dataclass(frozen=True)
+class RankTables(Mapping[str, pl.DataFrame]):
+    """The tables of a distributed run (``schemas.ranks``).
+
+    In memory they are smaller, with ids for texts and for what many kernels have in common: they
+    get the columns and types of their schemas when they are asked for, or written.
+    """
+
+    small: Mapping[str, pl.DataFrame]
+    calls: pl.DataFrame
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        """Return a table."""
+        return self._whole(name).collect()
+
+    def write(self, name: str, path: Path) -> None:
+        """Write a table; raise as ``write_parquet``."""
+        write_parquet(self._whole(name), path)
+
+    def _whole(self, name: str) -> pl.LazyFrame:
+        rows = self.small[name].lazy()
+        if name == "instance_ranks":
+            sizes = self.calls.select(
+                pl.int_range(pl.len(), dtype=pl.Int32).alias(CALL), C.in_bytes, C.out_bytes
+            )
+            rows = rows.with_columns(TRANSFER_NS).join(
+                sizes.lazy(), on=CALL, how="left", maintain_order="left"
+            )
+        return conform(rows, name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self.small)
+
+    def __len__(self) -> int:
+        """Return the number of tables."""
+        return len(self.small)
 
 
 @dataclass(frozen=True)
@@ -33,7 +75,7 @@ class Joined:
     ``speed`` is ``speed_ratios`` of the ranks, ``work`` their ``work_per_step``.
     """
 
-    tables: Mapping[str, pl.DataFrame]
+    tables: RankTables
     clock: Clock
     speed: pl.DataFrame
     work: pl.DataFrame
@@ -103,15 +145,16 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         ranks = ranks.join(part, on=C.rank, how="left", maintain_order="left")
     marked = rank_steps(numbered, found, late, waits, batches)
     between = pairs(sent, communicators, numbered)
-    in_order = pl.concat(by_instance(numbered.drop("own_start_ns", C.step, "held")))
+    shown = numbered.drop("own_start_ns", C.step, "held")
+    order = np.argsort(shown[C.instance_id].to_numpy(), kind="stable").astype(np.uint32)
     del numbered, evidence
+    # One column at a time: all of them twice would not fit into memory.
+    in_order = pl.DataFrame([shown.drop_in_place(name).gather(order) for name in shown.columns])
     tables = {
         "ranks": ranks,
         "communicators": _communicators(communicators, of_communicators, found),
         "instances": found,
-        "instance_ranks": in_order.with_columns(TRANSFER_NS).hstack(
-            calls.select(C.in_bytes, C.out_bytes)[in_order[CALL]]
-        ),
+        "instance_ranks": in_order,
         "unmatched": _unmatched(Events(pl.concat(unmatched), calls)),
         "clocks": clock.groups,
         "rank_steps": marked,
@@ -119,10 +162,9 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         "lateness_causes": causes,
         "pairs": between,
     }
-    conformed = {name: conform(table, name) for name, table in tables.items()}
     work = work_per_step(batches, stages_of(communicators))
     speed, work = (rows.with_columns(pl.col(C.rank).cast(pl.Int64)) for rows in (speed, work))
-    return Joined(conformed, clock, speed, work, joint)
+    return Joined(RankTables(tables, calls), clock, speed, work, joint)
 
 
 def _sums(events: Events) -> pl.DataFrame:

@@ -32,7 +32,8 @@ def pairs(events: pl.DataFrame, communicators: pl.DataFrame, kernels: pl.DataFra
         kernels: Kernels of instances (``instances.waiting``).
     """
     key = [C.rank, C.uid]
-    timed = events.join(kernels.select(*key, TRANSFER_NS), on=key, how="left").sort(key)
+    own = kernels.select(*key, TRANSFER_NS).join(events, on=key, how="semi")
+    timed = events.join(own, on=key, how="left").sort(key)
     parts = [_sends(timed)]
     spread = timed.filter(pl.col(C.kind) == ALL_TO_ALL_V).join(
         communicators.select(C.comm_id, C.size, "members"), on=C.comm_id

@@ -66,6 +66,10 @@ class DistributedRun:
         path = RunPaths(self.root).results
         return read_results(path, self.root) if path.exists() else {}
 
+    def scan(self, table: str) -> pl.LazyFrame:
+        """Return a table of which only what is asked for is read."""
+        return pl.scan_parquet(RunPaths(self.root).table(table), glob=False)
+
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings on the ranks, by the step time that they save."""

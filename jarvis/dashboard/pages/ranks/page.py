@@ -186,7 +186,6 @@ def _warnings(manifest: DistributedManifest) -> list[str]:
 
 def _arrivals(run: DistributedRun) -> None:
     """Draw when each rank arrives at each collective."""
-    events = run.tables["instance_ranks"]
     of_instances = run.tables["instances"].select(C.instance_id, C.kind, C.step, C.is_edge)
     steps = of_instances[C.step].drop_nulls().unique().sort()
     with st.container(border=True):
@@ -198,7 +197,14 @@ def _arrivals(run: DistributedRun) -> None:
             of_instances = of_instances.filter(pl.col(C.step) == int(chosen))
         shown = of_instances.head(MAX_INSTANCES)
         late = pl.col(C.start_ns) - pl.col(C.start_ns).median().over(C.instance_id)
-        arrivals = events.join(shown, on=C.instance_id).with_columns((late / 1e6).alias("late_ms"))
+        first, last = shown[C.instance_id].min(), shown[C.instance_id].max()
+        events = run.scan("instance_ranks").filter(pl.col(C.instance_id).is_between(first, last))
+        arrivals = (
+            events.select(C.instance_id, C.rank, C.start_ns)
+            .collect()
+            .join(shown, on=C.instance_id)
+            .with_columns((late / 1e6).alias("late_ms"))
+        )
         if arrivals.is_empty():
             st.info("No collective is matched.")
             return
@@ -300,10 +306,13 @@ def _communicators(run: DistributedRun) -> None:
     matched = run.tables["instances"]
     inner = matched.filter(~pl.col(C.is_edge)).select(C.instance_id, C.comm_id)
     comm_ms = (
-        run.tables["instance_ranks"]
-        .join(inner, on=C.instance_id)
+        run.scan("instance_ranks")
+        .group_by(C.instance_id)
+        .agg((pl.col(C.end_ns) - pl.col(C.start_ns)).sum().alias("ns"))
+        .join(inner.lazy(), on=C.instance_id)
         .group_by(C.comm_id)
-        .agg((pl.col(C.end_ns) - pl.col(C.start_ns)).sum().alias(C.comm_ms) / 1e6)
+        .agg((pl.col("ns").sum() / 1e6).alias(C.comm_ms))
+        .collect()
     )
     rows = (
         run.tables["communicators"]
