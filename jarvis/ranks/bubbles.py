@@ -23,7 +23,7 @@ def bubbles(
     that also have ranks of another stage. Simultaneous waiting counts once.
 
     Args:
-        kernels: Kernels of instances with ``instance_id`` (``instances.kernels``).
+        kernels: Kernels of instances with ``instance_id`` (``instances.waiting``).
         instances: Table ``instances``.
         communicators: Table of ``with_roles``.
         batches: The ranks.

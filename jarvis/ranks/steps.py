@@ -27,7 +27,7 @@ def rank_steps(
     """Return the table ``rank_steps``.
 
     Args:
-        kernels: Kernels of instances with ``instance_id`` (``instances.kernels``), by rank and
+        kernels: Kernels of instances with ``instance_id`` (``instances.waiting``), by rank and
             time.
         instances: Table ``instances``.
         lateness: Table ``lateness``.
