@@ -10,7 +10,6 @@ process of its own on one thread, whose memory after its imports is subtracted f
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -24,8 +23,8 @@ import polars as pl
 from benchmarks.page import table, write_part
 from benchmarks.pipeline import machine
 from jarvis.core.workspace import RunPaths
-from jarvis.ranks.events import Member
 from jarvis.ranks.join import join
+from jarvis.ranks.members import Member
 from jarvis.ranks.run import ParquetTables
 from jarvis.run.store import write_parquet
 from jarvis.schemas import columns
@@ -151,7 +150,9 @@ def _whole(name: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Return the most memory since this program started, without that of its parent."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def measure(folder: Path, output: Path) -> dict[str, float]:
@@ -167,8 +168,8 @@ def measure(folder: Path, output: Path) -> dict[str, float]:
     ]
     before, begin = _peak_mb(), process_time()
     joined = join(members, len(members))
-    for name, rows in joined.tables.items():
-        write_parquet(rows, output / f"{name}.parquet")
+    for name in joined.tables:
+        joined.tables.write(name, output / f"{name}.parquet")
     return {
         "ranks": len(members),
         "events": joined.tables["instance_ranks"].height,

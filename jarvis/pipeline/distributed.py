@@ -19,7 +19,6 @@ from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult
 from jarvis.pipeline.analysis import analyze
 from jarvis.pipeline.processes import Failure, outcomes
-from jarvis.ranks.events import Member
 from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.identity import Identified, RankFile, RankOf, as_ranges, identify, rank_file
 from jarvis.ranks.inputs import InputFile
@@ -34,13 +33,13 @@ from jarvis.ranks.manifest import (
     WorldSize,
     distributed_id,
 )
+from jarvis.ranks.members import Member
 from jarvis.ranks.run import DistributedRun, ParquetTables, check_output_folder
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.ranks import ranks_report
 from jarvis.run.manifest import TopFinding
 from jarvis.run.results import results_json
 from jarvis.run.run import Run, read_manifest
-from jarvis.run.store import write_parquet
 from jarvis.schemas import labeled
 from jarvis.schemas.names import C
 from jarvis.tracelens.multi_rank import multi_rank_sheets
@@ -275,8 +274,8 @@ def join_ranks(
             place = paths.member(entry.rank)
             place.parent.mkdir(exist_ok=True)
             by_name[entry.file.name].root.rename(place)
-        for name, table in joined.tables.items():
-            write_parquet(table, paths.table(name))
+        for name in joined.tables:
+            joined.tables.write(name, paths.table(name))
         write_csvs(sheets, paths.perf_report_csvs)
         more = {**_workbook_tables(joined), "missing": _missing(manifest)}
         write_workbook({**sheets, **more}, paths.multi_rank_xlsx)

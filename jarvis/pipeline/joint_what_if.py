@@ -12,10 +12,11 @@ from jarvis.core.errors import ChangeError, NotSimulatedError, RemovedRanksError
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.pipeline.simulated_steps import MAX_CHANGES, NOTHING_PCT, non_negative, parse_change
 from jarvis.ranks.clock import Clock
-from jarvis.ranks.events import Member, communication_events
+from jarvis.ranks.events import communication_events
 from jarvis.ranks.gain import Evidence, JointSteps, NotJoinedError, StepGain
 from jarvis.ranks.identity import as_ranges
 from jarvis.ranks.manifest import MemberEntry
+from jarvis.ranks.members import Member, in_batches
 from jarvis.ranks.run import DistributedRun
 from jarvis.run import Run
 from jarvis.schemas.names import C
@@ -158,8 +159,8 @@ def _stored_steps(run: DistributedRun, runs: Mapping[int, Run]) -> JointSteps:
         )
         for rank, own in sorted(runs.items())
     ]
-    events = communication_events(members).select(
-        C.rank, C.uid, C.is_cut, pl.col(C.start_ns).alias("own_start_ns")
+    events = communication_events(in_batches(members)).kernels.select(
+        pl.col(C.rank, C.uid).cast(pl.Int64), C.is_cut, pl.col(C.start_ns).alias("own_start_ns")
     )
     kernels = run.tables["instance_ranks"].join(events, on=[C.rank, C.uid])
     cut = kernels.group_by(C.instance_id).agg(pl.col(C.is_cut).any())
@@ -179,7 +180,6 @@ def _stored_steps(run: DistributedRun, runs: Mapping[int, Run]) -> JointSteps:
         },
         error_ns={},
         drift_ppm=dict(known.select(C.rank, C.clock_drift_ppm).iter_rows()),
-        events=kernels.clear(),
         groups=run.tables["clocks"],
         broken=pl.Series(dtype=pl.Int64),
         p95_ns=None,

@@ -16,28 +16,29 @@ _MISMATCH = 0.5
 """What a match costs whose ends disagree most."""
 
 
-def best_lag(own_ends_ns: Int64s, other_ends_ns: Int64s) -> int:
-    """Return by how many places equal kernels of a rank are behind those of another one.
+def best_lags(own_ends_ns: Int64s, other_ends_ns: Int64s) -> Int64s:
+    """Return by how many places equal kernels of each rank are behind those of another one.
 
     The clocks of the ranks may differ: ends agree if they differ by a constant.
+
+    Args:
+        own_ends_ns: The ends of each rank, a row each.
+        other_ends_ns: Those of the other rank.
     """
-    residuals = {
-        lag: residual
-        for lag in range(-MAX_LAG, MAX_LAG + 1)
-        if (residual := _residual_ns(own_ends_ns, other_ends_ns, lag)) is not None
-    }
-    if len(residuals) < 2:
-        return 0
-    best, second = sorted(residuals, key=lambda lag: (residuals[lag], abs(lag), lag))[:2]
-    return best if residuals[best] <= CLEAR_LAG * residuals[second] else 0
-
-
-def _residual_ns(own: Int64s, other: Int64s, lag: int) -> float | None:
-    start, stop = max(0, -lag), min(len(own), len(other) - lag)
-    if stop - start < 3 or stop - start < min(len(own), len(other)) // 2:
-        return None
-    differences = own[start:stop] - other[start + lag : stop + lag]
-    return float(np.median(np.abs(differences - np.median(differences))))
+    own, other = own_ends_ns.shape[1], other_ends_ns.size
+    lags, residuals = [], []
+    for lag in sorted(range(-MAX_LAG, MAX_LAG + 1), key=lambda lag: (abs(lag), lag)):
+        start, stop = max(0, -lag), min(own, other - lag)
+        if stop - start >= max(3, min(own, other) // 2):
+            differences = own_ends_ns[:, start:stop] - other_ends_ns[start + lag : stop + lag]
+            differences = np.abs(differences - np.median(differences, axis=1, keepdims=True))
+            lags.append(lag)
+            residuals.append(np.median(differences, axis=1))
+    if len(lags) < 2:
+        return np.zeros(len(own_ends_ns), np.int64)
+    best = np.argmin(residuals, axis=0)
+    least, next_least = np.sort(residuals, axis=0)[:2]
+    return np.where(least <= CLEAR_LAG * next_least, np.array(lags)[best], 0)
 
 
 def aligned(own: Int64s, other: Int64s, own_ends_ns: Int64s, other_ends_ns: Int64s) -> Int64s:

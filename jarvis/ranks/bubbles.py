@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import polars as pl
 
 from jarvis.perf_report.intervals import Int64s, added_parts, covered_until
-from jarvis.ranks.events import Member
+from jarvis.ranks.members import RANK, Batch
 from jarvis.ranks.roles import stages_of
 from jarvis.schemas.names import C
 
@@ -14,7 +15,7 @@ PHASES = (C.bubble_before_ms, C.bubble_between_ms, C.bubble_after_ms)
 """Waiting until the first micro-batch is received, after the last send or receive, and between."""
 
 _SCHEMA = pl.Schema(
-    {C.rank: pl.Int64, C.step: pl.Int64, **dict.fromkeys((C.bubble_ms, *PHASES), pl.Float64)}
+    {C.rank: RANK, C.step: pl.Int32, **dict.fromkeys((C.bubble_ms, *PHASES), pl.Float64)}
 )
 
 
@@ -22,18 +23,21 @@ def bubbles(
     kernels: pl.DataFrame,
     instances: pl.DataFrame,
     communicators: pl.DataFrame,
-    members: Sequence[Member],
+    batches: Sequence[Batch],
 ) -> pl.DataFrame:
     """Return ``rank, step, bubble_ms`` and PHASES: how long a rank waits, without computing, in
     collectives that also have ranks of another stage. Simultaneous waiting counts once.
 
     Args:
-        kernels: Kernels of instances with ``instance_id`` (``instances.kernels``).
+        kernels: Kernels of instances with ``instance_id`` (``instances.waiting``).
         instances: Table ``instances``.
         communicators: Table of ``with_roles``.
-        members: The ranks.
+        batches: The ranks.
     """
     stages = stages_of(communicators)
+    rows = [pl.DataFrame(schema=_SCHEMA)]
+    if not stages:
+        return rows[0]
     stage = pl.col(C.rank).replace_strict(stages, default=None, return_dtype=pl.Int64)
     inner = instances.filter(~pl.col(C.is_edge))
     waits = (
@@ -42,54 +46,59 @@ def bubbles(
             (stage.drop_nulls().n_unique() > 1).over(C.instance_id),
             stage.is_not_null() & pl.col(C.wait_ns).is_not_null() & pl.col(C.step).is_not_null(),
         )
-        .partition_by(C.rank, C.step, as_dict=True)
+        .sort(C.rank, C.step)
     )
-    bounds = _bounds(kernels, instances) if waits else {}
-    origins = {member.rank: member for member in members}
-    rows = []
-    for (rank, step), own in sorted(waits.items()):
-        member = origins[rank]
-        spans = own.select(
-            (pl.col("own_start_ns") + member.origin_ns).alias(C.ts_ns),
+    micro_batches = _micro_batches(kernels, instances)
+    for batch in batches:
+        spans = batch.rows(waits).select(
+            C.rank,
+            C.step,
+            batch.placed(pl.col("own_start_ns")).alias(C.ts_ns),
             pl.col(C.wait_ns).alias(C.dur_ns),
         )
-        begins, ends = added_parts(spans)
-        compute = member.compute()
-        waited_ms = partial(_free_ms, compute, begins, ends)
-        low_ns, high_ns = begins.min(initial=0), ends.max(initial=0)
-        whole_ms = waited_ms(low_ns, high_ns)
-        phases: tuple[float | None, ...] = (None, None, None)
-        if (rank, step) in bounds:
-            first_ns, last_ns = (bound + member.origin_ns for bound in bounds[rank, step])
-            before, after = waited_ms(low_ns, first_ns), waited_ms(last_ns, high_ns)
-            phases = (before, whole_ms - before - after, after)
-        rows.append((rank, step, whole_ms, *phases))
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+        groups = spans.partition_by(C.rank, C.step, maintain_order=True)
+        if not groups:
+            continue
+        keys = pl.concat(own[:1] for own in groups).select(C.rank, C.step)
+        found = keys.join(micro_batches, on=keys.columns, how="left", maintain_order="left")
+        placed = found.select(batch.placed(pl.col("first", "last")))
+        first, last = (placed[name].fill_null(0).to_numpy() for name in placed.columns)
+        parts = [added_parts(own) for own in groups]
+        at = np.repeat(np.arange(len(parts)), [added.size for added, _ in parts])
+        begins, ends = (np.concatenate(side) for side in zip(*parts, strict=True))
+        waited_ms = partial(_free_ms, batch.compute(), at, len(parts))
+        before = waited_ms(np.minimum(begins, first[at]), np.minimum(ends, first[at]))
+        after = waited_ms(np.maximum(begins, last[at]), np.maximum(ends, last[at]))
+        whole, is_known = waited_ms(begins, ends), placed["first"].is_not_null()
+        phases = zip(PHASES, (before, whole - before - after, after), strict=True)
+        rows.append(
+            keys.with_columns(
+                whole.alias(C.bubble_ms),
+                *(pl.when(is_known).then(ms).alias(name) for name, ms in phases),
+            )
+        )
+    return pl.concat(rows)
 
 
 def _free_ms(
-    compute: pl.DataFrame, begins: Int64s, ends: Int64s, low_ns: int, high_ns: int
-) -> float:
-    """Return the time of spans between two times beside which nothing is computed."""
-    first, last = (times.clip(low_ns, high_ns) for times in (begins, ends))
-    covered = covered_until(compute, last) - covered_until(compute, first)
-    return float((last - first - covered).sum()) / 1e6
+    compute: pl.DataFrame, groups: Int64s, count: int, begins: Int64s, ends: Int64s
+) -> pl.Series:
+    """Return the time of the spans of each group beside which nothing is computed."""
+    covered = covered_until(compute, ends) - covered_until(compute, begins)
+    return pl.Series(np.bincount(groups, ends - begins - covered, count) / 1e6)
 
 
-def _bounds(
-    kernels: pl.DataFrame, instances: pl.DataFrame
-) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return, by rank and step, when the first and the last send or receive have their
+def _micro_batches(kernels: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
+    """Return ``rank, step, first, last``: when the first and the last send or receive have their
     micro-batch: a send when it starts, a receive when it ends; in own time."""
     sent = instances.filter(pl.col(C.src_rank).is_not_null()).select(C.instance_id, C.dst_rank)
     start = pl.col("own_start_ns")
     is_received = pl.col(C.dst_rank) == pl.col(C.rank)
     at = pl.when(is_received).then(start + pl.col(C.end_ns) - pl.col(C.start_ns)).otherwise(start)
-    rows = (
+    return (
         kernels.filter(pl.col(C.step).is_not_null())
         .join(sent, on=C.instance_id)
         .sort("own_start_ns")
         .group_by(C.rank, C.step)
         .agg(at.first().alias("first"), at.last().alias("last"))
     )
-    return {(rank, step): (first, last) for rank, step, first, last in rows.iter_rows()}

@@ -14,6 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from jarvis.ranks.drift import drifts_ppm
+from jarvis.ranks.events import Events
+from jarvis.ranks.members import RANK
 from jarvis.schemas.names import C
 
 Floats = NDArray[np.float64]
@@ -57,59 +59,66 @@ class Clock:
     """The clocks of the ranks.
 
     ``offset_ns``, ``drift_ppm`` and ``error_ns`` are by rank; ranks without a common collective
-    with the first one have no offset. ``events`` have ``start_ns, end_ns`` on the common clock, and
-    ``quality``. ``groups`` is the table ``clocks``; ``broken`` are the instances in which a rank
-    leaves before another arrives.
+    with the first one have no offset. ``groups`` is the table ``clocks``; ``broken`` are the
+    instances in which a rank leaves before another arrives.
     """
 
     offset_ns: Mapping[int, int]
     error_ns: Mapping[int, float]
     drift_ppm: Mapping[int, float]
-    events: pl.DataFrame
     groups: pl.DataFrame
     broken: pl.Series
     p95_ns: float | None
 
 
-def common_clock(events: pl.DataFrame, origin_ns: Mapping[int, int]) -> Clock:
-    """Return the clocks of the ranks.
+def common_clock(events: Events, origin_ns: Mapping[int, int]) -> tuple[Clock, pl.DataFrame]:
+    """Return the clocks of the ranks, and the kernels with ``start_ns, end_ns`` on the common clock
+    and ``own_start_ns``.
 
     Args:
-        events: Matched kernels: ``instance, rank, comm_id, kind, start_ns, end_ns, is_cut``, with
-            times after ``origin_ns`` of their rank, and ``src_rank, dst_rank`` if they are known.
+        events: Matched kernels, with ``instance``.
         origin_ns: What the times of each rank count from.
     """
-    ends = events.filter(pl.col(C.kind).is_in(CANDIDATES), ~pl.col(C.is_cut)).select(
-        "instance", C.rank, C.comm_id, C.kind, pl.col(C.end_ns).cast(pl.Float64).alias("end")
+    end = pl.col(C.end_ns).cast(pl.Float64).alias("end")
+    ends = (
+        events.kernels.select(C.instance_id, C.rank, end, C.is_cut)
+        .hstack(events.of_calls(C.comm_id, C.kind))
+        .filter(pl.col(C.kind).is_in(CANDIDATES), ~pl.col(C.is_cut))
+        .drop(C.is_cut)
     )
-    ends = ends.filter(pl.len().over("instance") > 1)
+    ends = ends.filter(pl.len().over(C.instance_id) > 1)
     used = _agreeing_groups(ends)
     chosen = ends.join(used, on=[C.comm_id, C.kind], how="semi")
     drift = drifts_ppm(_residuals(chosen, _offsets(chosen)), chosen)
     chosen = _without_drift(chosen, drift)
     offsets = _offsets(chosen, origin_ns)
-    placed = _on_common_clock(events, offsets, drift, origin_ns)
+    placed = _on_common_clock(events.kernels, offsets, drift, origin_ns)
     residuals = _residuals(_without_drift(ends, drift), offsets)
-    groups, broken = _qualities(placed, residuals, used)
+    of_calls = events.of_calls(C.comm_id, C.kind, C.src_rank, C.dst_rank)
+    arrivals = placed.select(C.instance_id, C.rank, C.start_ns, C.end_ns).hstack(of_calls)
+    groups, broken = _qualities(arrivals, residuals, used)
+    del arrivals, of_calls
     of_used = residuals.join(used, on=[C.comm_id, C.kind], how="semi")
     connected = next(iter(_components(chosen)), [])
-    return Clock(
+    clock = Clock(
         offset_ns={
             rank: round(offsets[rank]) + origin_ns[rank] - origin_ns[connected[0]]
             for rank in connected
         },
         error_ns=_errors(of_used),
         drift_ppm=drift,
-        events=placed.join(
-            groups.select(C.comm_id, C.kind, pl.col(C.clock_quality).cast(pl.Categorical)),
-            on=[C.comm_id, C.kind],
-            how="left",
-            maintain_order="left",
-        ),
         groups=groups,
         broken=broken,
         p95_ns=_p95_ns(of_used.drop("offset", "residual"), offsets),
     )
+    return clock, placed
+
+
+def with_quality(calls: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+    """Return calls with ``clock_quality``, that of their kind in their communicator."""
+    quality = pl.col(C.clock_quality).cast(pl.Categorical)
+    groups = clock.groups.select(C.comm_id, C.kind, quality)
+    return calls.join(groups, on=[C.comm_id, C.kind], how="left", maintain_order="left")
 
 
 def _agreeing_groups(ends: pl.DataFrame) -> pl.DataFrame:
@@ -118,7 +127,7 @@ def _agreeing_groups(ends: pl.DataFrame) -> pl.DataFrame:
     groups = []
     for (comm_id, kind), group in ends.group_by(C.comm_id, C.kind, maintain_order=True):
         residuals = _residuals(group, _offsets(group))["residual"].abs()
-        is_few = group["instance"].n_unique() < MIN_INSTANCES
+        is_few = group[C.instance_id].n_unique() < MIN_INSTANCES
         groups.append((is_few, residuals.median(), str(comm_id), str(kind), group))
     groups.sort(key=lambda entry: entry[:4])
     used: list[tuple[str, str]] = []
@@ -172,7 +181,7 @@ def _components(ends: pl.DataFrame) -> list[list[int]]:
             rank = parent[rank]
         return rank
 
-    first = pl.col(C.rank).min().over("instance").alias("first")
+    first = pl.col(C.rank).min().over(C.instance_id).alias("first")
     for rank, other in ends.select(C.rank, first).unique().sort(C.rank, "first").iter_rows():
         low, high = sorted((root(rank), root(other)))
         parent[high] = low
@@ -189,8 +198,8 @@ def _started(ends: pl.DataFrame, ranks: Sequence[int]) -> dict[int, float]:
     remaining = set(ranks) - {int(largest)}
     while waiting and remaining:
         at = waiting.pop(0)
-        own = ends.filter(pl.col(C.rank) == at).select("instance", own="end")
-        pairs = ends.filter(pl.col(C.rank).is_in(sorted(remaining))).join(own, on="instance")
+        own = ends.filter(pl.col(C.rank) == at).select(C.instance_id, own="end")
+        pairs = ends.filter(pl.col(C.rank).is_in(sorted(remaining))).join(own, on=C.instance_id)
         found = (
             pairs.group_by(C.rank)
             .agg((pl.col("end") - pl.col("own")).median().alias("offset"), pl.len())
@@ -206,7 +215,7 @@ def _started(ends: pl.DataFrame, ranks: Sequence[int]) -> dict[int, float]:
 def _swept(ends: pl.DataFrame, offsets: dict[int, float]) -> dict[int, float]:
     """Return estimates improved until none moves: each is the median of its differences from the
     medians of all."""
-    instances, instance = np.unique(ends["instance"].to_numpy(), return_inverse=True)
+    instances, instance = np.unique(ends[C.instance_id].to_numpy(), return_inverse=True)
     ranks, rank = np.unique(ends[C.rank].to_numpy(), return_inverse=True)
     end = ends["end"].to_numpy()
     offset = np.array([offsets[int(r)] for r in ranks])
@@ -234,11 +243,11 @@ def _residuals(ends: pl.DataFrame, offsets: Mapping[int, float]) -> pl.DataFrame
     from the median of the instance."""
     known = pl.DataFrame(
         {C.rank: list(offsets), "offset": list(offsets.values())},
-        schema={C.rank: pl.Int64, "offset": pl.Float64},
+        schema={C.rank: RANK, "offset": pl.Float64},
     )
     placed = pl.col("end") - pl.col("offset")
     return ends.join(known, on=C.rank, maintain_order="left").with_columns(
-        (placed - placed.median().over("instance")).alias("residual")
+        (placed - placed.median().over(C.instance_id)).alias("residual")
     )
 
 
@@ -288,12 +297,11 @@ def _qualities(
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Return the table ``clocks``, and the instances in which a rank leaves before another one
     arrives."""
-    shared = placed.filter(pl.len().over("instance") > 1)
     sent_ns = pl.col(C.start_ns).filter(pl.col(C.rank) == pl.col(C.src_rank)).max()
     received_ns = pl.col(C.end_ns).filter(pl.col(C.rank) == pl.col(C.dst_rank)).min()
     # A sender may leave before its receiver comes, but no receiver before the sender has begun.
     early_ns = pl.coalesce(sent_ns - received_ns, pl.col(C.start_ns).max() - pl.col(C.end_ns).min())
-    instances = shared.group_by(C.comm_id, C.kind, "instance").agg(
+    instances = placed.group_by(C.comm_id, C.kind, C.instance_id).agg(
         (pl.col(C.start_ns).max() - pl.col(C.start_ns).min()).alias("skew"),
         (early_ns > _BOUND_NS).alias("is_broken"),
     )
@@ -329,7 +337,7 @@ def _qualities(
         pl.Series(C.clock_quality, [str(q) for q, _ in quality], pl.String),
         pl.Series(C.reason, [reason for _, reason in quality], pl.String),
     )
-    return table, broken["instance"]
+    return table, broken[C.instance_id]
 
 
 def quality_of(

@@ -21,15 +21,13 @@ ASSUMED = "*"
 """In place of the ranks of a group that are assumed to be all."""
 
 
-def with_communicators(events: pl.DataFrame, world_size: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return events with ``comm_id``, and the communicators.
+def with_communicators(calls: pl.DataFrame, world_size: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return calls (``Events.calls``) with ``comm_id``, and the communicators.
 
     Returns:
-        The events without what names a group otherwise, and ``comm_id, ranks, size, description``
-        with ``members``, the ranks as a list.
+        The calls, and ``comm_id, ranks, size, description`` with ``members``, the ranks as a list.
     """
     description = pl.col(C.pg_desc)
-    calls = events.group_by(_NAMES).len("calls")
     calls = calls.with_columns(
         pl.coalesce(pl.when(~description.is_in(_NO_DESCRIPTION)).then(description), C.group).alias(
             "label"
@@ -40,7 +38,7 @@ def with_communicators(events: pl.DataFrame, world_size: int) -> tuple[pl.DataFr
     )
     # Recent versions of PyTorch give each call an id of its own: those tell no communicators apart.
     group = (C.rank, C.pg_ranks, "label")
-    calls = calls.with_columns(of_id=pl.col("calls").sum().over(*group, C.comms_id))
+    calls = calls.with_columns(of_id=pl.col("count").sum().over(*group, C.comms_id))
     ids = pl.col(C.comms_id)
     several = ((ids.n_unique() > 1) & ~(pl.col("of_id") == 1).any()).over(*group)
     keys = [C.pg_ranks, "unlisted_size", "label", "stream_label", "shared_id"]
@@ -63,19 +61,8 @@ def with_communicators(events: pl.DataFrame, world_size: int) -> tuple[pl.DataFr
     }
     communicators = pl.DataFrame(rows, schema=schema, orient="row")
     named = groups.with_columns(communicators[C.comm_id])
-    calls = calls.join(named, on=keys, nulls_equal=True).select(*_NAMES, C.comm_id)
-    found = events.select(_NAMES).join(
-        calls, on=_NAMES, how="left", nulls_equal=True, maintain_order="left"
-    )
-    rest = events.drop(C.group, C.pg_desc, C.pg_ranks, C.comms_id)
-    return rest.with_columns(found[C.comm_id]), communicators
-
-
-_NAMES = (
-    *(C.rank, C.stream, C.group, C.group_size),
-    *(C.pg_desc, C.pg_ranks, C.comms_id),
-)
-"""Columns that tell the group of a kernel."""
+    found = calls.join(named, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return found.drop("of_id", *keys[1:]), communicators
 
 
 def _streams(calls: pl.DataFrame) -> pl.Expr:

@@ -67,11 +67,23 @@ def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame
         causes: Table ``lateness_causes``.
         instances: Table ``instances``.
     """
+    of_delay = (C.rank, C.held_instance)
+    waited = pl.col(C.exposed_wait_us).sum().over(of_delay) / 1e3
+    rows = (
+        lateness.join(
+            instances.select(C.instance_id, C.step, C.exposed_wait_us), on=C.instance_id, how="left"
+        )
+        .with_columns(waited.alias("waited_ms"), (pl.col(C.lateness_ns) / 1e6).alias("new_ms"))
+        .drop(C.exposed_wait_us)
+        .sort(C.lateness_ns, C.instance_id, descending=[True, False])
+        .unique(of_delay, keep="first", maintain_order=True)
+        .filter(pl.col("new_ms") > MIN_LATE_MS)
+    )
     main = (
         causes.filter(pl.col(C.extra_ns) > 0)
+        .join(rows.filter(is_comparable(), is_own()), on=(C.instance_id, C.rank), how="semi")
         .sort(C.extra_ns, C.state, C.detail, descending=[True, False, False])
         .unique((C.instance_id, C.rank), keep="first", maintain_order=True)
-        .join(lateness.filter(is_comparable(), is_own()), on=(C.instance_id, C.rank), how="semi")
         .select(
             C.instance_id,
             C.rank,
@@ -85,18 +97,8 @@ def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame
         .then(pl.lit(BEFORE))
         .otherwise(pl.format("late already, from rank {}", C.root_rank))
     )
-    of_delay = (C.rank, C.held_instance)
-    waited = pl.col(C.exposed_wait_us).sum().over(of_delay) / 1e3
     return (
-        lateness.join(
-            instances.select(C.instance_id, C.step, C.exposed_wait_us), on=C.instance_id, how="left"
-        )
-        .with_columns(waited.alias("waited_ms"), (pl.col(C.lateness_ns) / 1e6).alias("new_ms"))
-        .drop(C.exposed_wait_us)
-        .sort(C.lateness_ns, C.instance_id, descending=[True, False])
-        .unique(of_delay, keep="first", maintain_order=True)
-        .filter(pl.col("new_ms") > MIN_LATE_MS)
-        .join(main, on=(C.instance_id, C.rank), how="left")
+        rows.join(main, on=(C.instance_id, C.rank), how="left")
         .with_columns(
             pl.when(is_own()).then("cause").otherwise(inherited).alias("cause"),
             pl.when(is_own())

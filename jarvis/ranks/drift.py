@@ -32,7 +32,7 @@ def drifts_ppm(residuals: pl.DataFrame, ends: pl.DataFrame) -> Mapping[int, floa
     first, last = ends["end"].min(), ends["end"].max()
     if not (isinstance(first, float) and isinstance(last, float)):
         return {}
-    if last - first < MIN_WINDOW_NS or ends["instance"].n_unique() < MIN_INSTANCES:
+    if last - first < MIN_WINDOW_NS or ends[C.instance_id].n_unique() < MIN_INSTANCES:
         return {}
     slopes: dict[int, float] = {}
     for (rank,), rows in residuals.sort(C.rank, "end").group_by(C.rank, maintain_order=True):

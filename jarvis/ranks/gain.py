@@ -17,9 +17,9 @@ from jarvis.changes import COMPUTE, Change, ScaleGpu, ScaleHost, Span, Work
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.states import State
 from jarvis.ranks.clock import Clock, Quality
-from jarvis.ranks.events import Member
 from jarvis.ranks.holding import HELD_SHARE
 from jarvis.ranks.lateness import is_comparable
+from jarvis.ranks.members import Member
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import changed_weights
 from jarvis.simulation.events import Float64s, Int64s

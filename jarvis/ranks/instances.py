@@ -1,6 +1,6 @@
 """The figures of matched collectives: who arrived when, waiting, transfer, bandwidth."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from jarvis.perf_report.intervals import added_parts, covered_until
 from jarvis.ranks.clock import Clock, Quality
-from jarvis.ranks.events import Member
-from jarvis.ranks.holding import holding_kernels
+from jarvis.ranks.events import CALL, TRANSFER_NS, Events
+from jarvis.ranks.holding import is_holding
+from jarvis.ranks.members import RANK, Batch
 from jarvis.ranks.pairs import ALL_TO_ALL_V
 from jarvis.schemas.names import C
 
@@ -19,13 +20,16 @@ _HALF_RINGS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"
 MAX_FLOOR_BYTES = 64 << 10
 """Larger messages do not show the latency of a collective."""
 
+_AT_ONCE = 1 << 17
+"""Kernels that are in memory together in another order."""
+
 _MIN_TRANSFER_NS = 1_000
 _MIN_TRANSFER_SHARE = 0.01
 _ERRORS = 3
 """Times the error of the clocks below which a transfer is noise."""
 
 
-def kernels(events: pl.DataFrame, members: Sequence[Member]) -> pl.DataFrame:
+def waiting(events: Events, batches: Sequence[Batch]) -> pl.DataFrame:
     """Return the kernels of instances with ``wait_ns, transfer_ns``, their exposed parts, and
     ``held``.
 
@@ -36,24 +40,25 @@ def kernels(events: pl.DataFrame, members: Sequence[Member]) -> pl.DataFrame:
     after it.
 
     Args:
-        events: Matched kernels on the common clock (``Clock.events``), by rank.
-        members: The ranks.
+        events: Matched kernels on the common clock, by rank; the calls have ``clock_quality``.
+        batches: The ranks.
     """
-    last = pl.col(C.start_ns).max().over("instance")
-    wait = (pl.min_horizontal(C.end_ns, last) - pl.col(C.start_ns)).clip(lower_bound=0)
-    is_left = (pl.col(C.end_ns).min().over("instance") < last) & pl.col(C.src_rank).is_not_null()
-    is_known = (pl.col(C.clock_quality) != Quality.UNKNOWN.value) & ~is_left
-    waiting = events.with_columns(
-        pl.when(is_known).then(wait).alias(C.wait_ns),
-        pl.when(is_known).then(pl.col(C.end_ns) - pl.col(C.start_ns) - wait).alias(C.transfer_ns),
+    starts, ends, instance = (
+        events.kernels[name].to_numpy() for name in (C.start_ns, C.end_ns, C.instance_id)
     )
-    parts = [pl.DataFrame(schema=_EXPOSED)]
-    for member in members:
-        first, after = (
-            waiting[C.rank].search_sorted(member.rank, side=side) for side in ("left", "right")
-        )
-        parts.append(_exposed(waiting[first:after], member))
-    return waiting.hstack(pl.concat(parts))
+    last = np.full(instance.max(initial=-1) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(last, instance, starts)
+    first_end = np.full(last.size, np.iinfo(np.int64).max)
+    np.minimum.at(first_end, instance, ends)
+    wait = pl.min_horizontal(C.end_ns, pl.Series(last[instance])) - pl.col(C.start_ns)
+    calls = events.of_calls(C.clock_quality, C.src_rank)
+    is_left = pl.Series((first_end < last)[instance]) & calls[C.src_rank].is_not_null()
+    is_known = (calls[C.clock_quality] != Quality.UNKNOWN.value) & ~is_left
+    kernels = events.kernels.with_columns(
+        pl.when(is_known).then(wait.clip(lower_bound=0)).alias(C.wait_ns)
+    )
+    parts = [_exposed(batch.rows(kernels), batch) for batch in batches]
+    return kernels.hstack(pl.concat([pl.DataFrame(schema=_EXPOSED), *parts]))
 
 
 _EXPOSED = pl.Schema(
@@ -61,10 +66,11 @@ _EXPOSED = pl.Schema(
 )
 
 
-def _exposed(rows: pl.DataFrame, member: Member) -> pl.DataFrame:
-    """Return the parts of waiting and transfer of a rank without compute (``_EXPOSED``)."""
-    compute = member.compute()
-    starts = rows["own_start_ns"].to_numpy() + member.origin_ns
+def _exposed(rows: pl.DataFrame, batch: Batch) -> pl.DataFrame:
+    """Return the parts of waiting and transfer without compute of the ranks of a batch
+    (``_EXPOSED``)."""
+    compute = batch.compute()
+    starts = rows.select(batch.placed(pl.col("own_start_ns"))).to_series().to_numpy()
     ends = starts + (rows[C.end_ns] - rows[C.start_ns]).to_numpy()
     until = starts + rows[C.wait_ns].fill_null(0).to_numpy()
     before = [covered_until(compute, times) for times in (starts, until, ends)]
@@ -90,56 +96,39 @@ def _is_idle(compute: pl.DataFrame, times: Int64s) -> NDArray[np.bool_]:
     return idle
 
 
-def instances(kernels: pl.DataFrame, communicators: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-    """Return one row for each collective, by time, with the key ``instance``.
+def by_instance(kernels: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield the kernels by instance, then as they are ordered, in parts with whole instances.
+
+    All of them in another order would not fit into memory beside them.
+    """
+    instance = kernels[C.instance_id].to_numpy()
+    order = np.argsort(instance, kind="stable").astype(np.uint32)
+    ends = np.cumsum(np.bincount(instance))
+    begin = 0
+    while True:
+        end = int(ends[ends.searchsorted(begin + _AT_ONCE) :].min(initial=order.size))
+        yield kernels[order[begin:end]]
+        if end == order.size:
+            break
+        begin = end
+
+
+def instances(events: Events, communicators: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+    """Return one row for each collective, numbered by time; ``instance`` is the number that its
+    kernels have.
 
     Args:
-        kernels: Kernels of ``kernels``.
+        events: Kernels of ``waiting``, and their calls.
         communicators: Table of ``with_communicators``.
         clock: The common clock.
     """
-    last = pl.col(C.start_ns).max()
-    arrivals = pl.col(C.start_ns).top_k(2)
-    ranks = pl.col(C.rank).sort_by([C.start_ns, C.rank], descending=[True, False])
-    wait = pl.col(C.wait_ns)
-    rows = kernels.group_by("instance").agg(
-        *(pl.col(column).first() for column in (C.comm_id, C.kind, C.library, C.dtype)),
-        *(pl.col(column).first() for column in (C.match, C.clock_quality)),
-        *(pl.col(column).first() for column in (C.src_rank, C.dst_rank)),
-        pl.col(C.seq).min(),
-        pl.col(C.step).drop_nulls().mode().min().alias(C.step),
-        _message_bytes().alias(C.bytes),
-        pl.col(C.in_bytes).max().alias("busiest_bytes"),
-        pl.col(C.start_ns).min().alias(C.first_ns),
-        last.alias(C.last_ns),
-        ranks.first().alias("latest"),
-        ranks.get(1, null_on_oob=True).alias(C.second_rank),
-        (arrivals.max() - arrivals.min()).alias("margin"),
-        pl.when(wait.null_count() == 0).then(wait.sum() / 1e3).alias(C.wait_us),
-        pl.when(wait.null_count() == 0)
-        .then(pl.col(C.exposed_wait_ns).sum() / 1e3)
-        .alias(C.exposed_wait_us),
-        (pl.col(C.transfer_ns).median() / 1e3).alias(C.transfer_us),
-        (pl.col(C.end_ns) - pl.col(C.start_ns)).max().alias("longest"),
-        (pl.col(C.end_ns).max() - pl.col(C.end_ns).min()).alias("spread"),
-        pl.col(C.rank).alias("present"),
-        pl.col(C.is_cut).any(),
-    )
-    rows = rows.join(communicators.select(C.comm_id, C.size, "members"), on=C.comm_id, how="left")
-    is_pair = pl.col(C.src_rank).is_not_null()
-    pair = pl.concat_list(C.src_rank, C.dst_rank)
-    rows = rows.with_columns(
-        pl.when(is_pair).then(pair).otherwise("members").alias("members"),
-        pl.when(is_pair).then(2).otherwise(C.size).alias(C.size),
-    )
-    missing = pl.col("members").list.set_difference("present").list.sort()
-    is_complete = pl.col("present").list.len() >= pl.col(C.size)
+    kernels = events.kernels
+    rows = pl.concat(_instances(part, events.calls, communicators) for part in by_instance(kernels))
     tie_ns = _tie_ns(kernels, clock)
     is_known = pl.col(C.clock_quality) != Quality.UNKNOWN.value
-    rows = rows.sort(C.last_ns, C.comm_id, "instance").with_columns(
-        pl.int_range(pl.len(), dtype=pl.Int64).alias(C.instance_id),
-        missing.alias(C.missing_ranks),
-        (~is_complete).alias(C.transfer_is_bound),
+    rows = rows.sort(C.last_ns, C.comm_id, C.instance_id).rename({C.instance_id: "instance"})
+    rows = rows.with_columns(
+        pl.int_range(pl.len(), dtype=pl.Int32).alias(C.instance_id),
         pl.when(is_known & (pl.col("margin") > tie_ns)).then("latest").alias(C.last_rank),
         pl.when(is_known).then(C.second_rank).alias(C.second_rank),
         pl.when(is_known).then(pl.col("margin") / 1e3).alias(C.margin_us),
@@ -149,6 +138,54 @@ def instances(kernels: pl.DataFrame, communicators: pl.DataFrame, clock: Clock) 
     )
     rows = rows.with_columns(_is_edge(rows, kernels).alias(C.is_edge))
     return _with_bandwidth(rows, clock)
+
+
+def _instances(
+    kernels: pl.DataFrame, calls: pl.DataFrame, communicators: pl.DataFrame
+) -> pl.DataFrame:
+    """Return what the kernels of each instance have in common, and what is missing."""
+    last = pl.col(C.start_ns).max()
+    arrivals = pl.col(C.start_ns).top_k(2)
+    ranks = pl.col(C.rank).sort_by([C.start_ns, C.rank], descending=[True, False])
+    wait = pl.col(C.wait_ns)
+    called = (C.kind, C.group_size, C.in_bytes, C.out_bytes)
+    rows = (
+        kernels.hstack(calls.select(called)[kernels[CALL]])
+        .group_by(C.instance_id, maintain_order=True)
+        .agg(
+            pl.col(CALL, C.match).first(),
+            pl.col(C.seq).min(),
+            pl.col(C.step).drop_nulls().mode().min().alias(C.step),
+            _message_bytes().alias(C.bytes),
+            pl.col(C.in_bytes).max().alias("busiest_bytes"),
+            pl.col(C.start_ns).min().alias(C.first_ns),
+            last.alias(C.last_ns),
+            ranks.first().alias("latest"),
+            ranks.get(1, null_on_oob=True).alias(C.second_rank),
+            (arrivals.max() - arrivals.min()).alias("margin"),
+            pl.when(wait.null_count() == 0).then(wait.sum() / 1e3).alias(C.wait_us),
+            pl.when(wait.null_count() == 0)
+            .then(pl.col(C.exposed_wait_ns).sum() / 1e3)
+            .alias(C.exposed_wait_us),
+            (TRANSFER_NS.median() / 1e3).alias(C.transfer_us),
+            (pl.col(C.end_ns) - pl.col(C.start_ns)).max().alias("longest"),
+            (pl.col(C.end_ns).max() - pl.col(C.end_ns).min()).alias("spread"),
+            pl.col(C.rank).alias("present"),
+            pl.col(C.is_cut).any(),
+        )
+    )
+    ends = (C.src_rank, C.dst_rank)
+    first = calls.select(C.comm_id, C.kind, C.library, C.dtype, C.clock_quality, *ends)[rows[CALL]]
+    members = communicators.select(C.comm_id, C.size, pl.col("members").cast(pl.List(RANK)))
+    rows = rows.drop(CALL).hstack(first).join(members, on=C.comm_id, how="left")
+    is_pair = pl.col(C.src_rank).is_not_null()
+    listed = pl.when(is_pair).then(pl.concat_list(ends)).otherwise("members")
+    size = pl.when(is_pair).then(2).otherwise(C.size)
+    return rows.with_columns(
+        size.alias(C.size),
+        (pl.col("present").list.len() < size).alias(C.transfer_is_bound),
+        listed.list.set_difference("present").list.sort().alias(C.missing_ranks),
+    ).drop("members", "present")
 
 
 def _message_bytes() -> pl.Expr:
@@ -182,14 +219,14 @@ def _is_edge(rows: pl.DataFrame, kernels: pl.DataFrame) -> pl.Series:
     An instance holds its ranks together if most of the recorded ones go on only after it. Of the
     instances that follow, those are edges to which most ranks came without being held before.
     """
-    holding = holding_kernels(kernels)
-    first = holding.group_by(C.rank).agg(pl.col(C.end_ns).min().alias("held_ns"))
-    arrivals = kernels.join(first, on=C.rank, how="left").with_columns(
-        (pl.col(C.start_ns) >= pl.col("held_ns")).fill_null(value=False).alias("was_held")
+    instance, rank, start, end = (
+        kernels[name].to_numpy() for name in (C.instance_id, C.rank, C.start_ns, C.end_ns)
     )
-    edges = arrivals.group_by("instance").agg((pl.col("was_held").mean() < 0.5).alias("is_unheld"))
-    joined = rows.join(edges, on="instance", how="left", maintain_order="left")
-    return joined["is_unheld"] | joined[C.is_cut]
+    held_ns = np.full(rank.max(initial=0) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(held_ns, rank, np.where(is_holding(kernels), end, held_ns[0]))
+    was_held = start >= held_ns[rank]
+    share = np.bincount(instance, was_held) / np.bincount(instance).clip(1)
+    return pl.Series(share < 0.5).gather(rows["instance"]) | rows[C.is_cut]
 
 
 def _with_bandwidth(rows: pl.DataFrame, clock: Clock) -> pl.DataFrame:
@@ -227,6 +264,14 @@ def _with_bandwidth(rows: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         .alias(C.bus_gbs),
         floor.alias(C.floor_us),
     )
+
+
+def renumbered(kernels: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return kernels with the numbers of ``instances``."""
+    old = rows["instance"].to_numpy()
+    number = np.empty(old.max(initial=-1) + 1, np.int32)
+    number[old] = rows[C.instance_id].to_numpy()
+    return kernels.with_columns(pl.Series(C.instance_id, number[kernels[C.instance_id].to_numpy()]))
 
 
 def by_rank(kernels: pl.DataFrame, rows: pl.DataFrame) -> Mapping[str, pl.DataFrame]:

@@ -1,40 +1,70 @@
 """From the tables of several ranks to those of a distributed run."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from jarvis.ranks.bubbles import bubbles
-from jarvis.ranks.clock import Clock, Quality, common_clock
+from jarvis.ranks.clock import Clock, Quality, common_clock, with_quality
 from jarvis.ranks.communicators import with_communicators
-from jarvis.ranks.events import Member, communication_events
+from jarvis.ranks.events import CALL, TRANSFER_NS, Events, communication_events
 from jarvis.ranks.gain import Evidence, JointSteps, gains, joint_steps
-from jarvis.ranks.instances import by_rank, instances, kernels
+from jarvis.ranks.instances import by_rank, instances, renumbered, waiting
 from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
+from jarvis.ranks.members import RANK, Batch, Member, in_batches
 from jarvis.ranks.nodes import node_size, with_links
 from jarvis.ranks.pairs import pairs, sent_events
 from jarvis.ranks.roles import places, stages_of, with_roles
 from jarvis.ranks.speed import speed_ratios, work_per_step
 from jarvis.ranks.steps import rank_steps
+from jarvis.run.store import write_parquet
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
 
-_FOR_MATCHING = (C.stream, C.in_split_size, C.launch_start_ns, C.launch_tid)
-"""Columns that are needed until the kernels are matched."""
+_TIME_NS = (pl.col(C.end_ns) - pl.col(C.start_ns)).sum()
 
-_FOR_INSTANCES = (
-    *(C.kind, C.library, C.dtype, C.group_size, C.seq),
-    *(C.comm_id, C.match, C.is_cut, C.src_rank, C.dst_rank),
-)
-"""Columns that are needed until they are part of the instances."""
 
-_UNMATCHED = (
-    *(C.rank, C.uid, C.comm_id, C.kind, C.start_ns, C.reason),
-    pl.col(C.in_bytes).alias(C.bytes),
-)
-_COMM_MS = ((pl.col(C.end_ns) - pl.col(C.start_ns)).sum() / 1e6).alias(C.comm_ms)
+@dataclass(frozen=True)
+class RankTables(Mapping[str, pl.DataFrame]):
+    """The tables of a distributed run (``schemas.ranks``).
+
+    In memory they are smaller, with ids for texts and for what many kernels have in common: they
+    get the columns and types of their schemas when they are asked for, or written.
+    """
+
+    small: Mapping[str, pl.DataFrame]
+    calls: pl.DataFrame
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        """Return a table."""
+        return self._whole(name).collect()
+
+    def write(self, name: str, path: Path) -> None:
+        """Write a table; raise as ``write_parquet``."""
+        write_parquet(self._whole(name), path)
+
+    def _whole(self, name: str) -> pl.LazyFrame:
+        rows = self.small[name].lazy()
+        if name == "instance_ranks":
+            sizes = self.calls.select(
+                pl.int_range(pl.len(), dtype=pl.Int32).alias(CALL), C.in_bytes, C.out_bytes
+            )
+            rows = rows.with_columns(TRANSFER_NS).join(
+                sizes.lazy(), on=CALL, how="left", maintain_order="left"
+            )
+        return conform(rows, name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self.small)
+
+    def __len__(self) -> int:
+        """Return the number of tables."""
+        return len(self.small)
 
 
 @dataclass(frozen=True)
@@ -45,7 +75,7 @@ class Joined:
     ``speed`` is ``speed_ratios`` of the ranks, ``work`` their ``work_per_step``.
     """
 
-    tables: Mapping[str, pl.DataFrame]
+    tables: RankTables
     clock: Clock
     speed: pl.DataFrame
     work: pl.DataFrame
@@ -66,39 +96,41 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         world_size: Number of ranks of the job.
         gpus_per_node: Ranks of a node, by default the GPUs that the first rank saw.
     """
-    members = sorted(members, key=lambda member: member.rank)
-    events, communicators = with_communicators(communication_events(members), world_size)
+    batches = in_batches(members)
+    members = [member for batch in batches for member in batch.members]
+    events = communication_events(batches)
+    calls, communicators = with_communicators(events.calls, world_size)
+    events = Events(events.kernels, calls)
     communicators = with_links(communicators, members, gpus_per_node)
     communicators = with_roles(communicators, events, members, node_size(members, gpus_per_node))
-    matching = match(events)
     sums, of_communicators, sent = _sums(events), _of_communicators(events), sent_events(events)
-    unmatched = [events.join(matching.unmatched, on="event").select(_UNMATCHED)]
-    placed = matching.events.sort("event")
-    instance = (pl.col("slot").rank("dense") - 1).alias("instance")
-    matched = events.drop("event", *_FOR_MATCHING)[placed["event"]].hstack(
-        placed.select(instance, C.match)
-    )
-    del events, matching, placed
-    origins = {member.rank: member.base_ns + member.origin_ns for member in members}
-    clock = common_clock(matched, origins)
+    kernels = events.kernels.drop(C.launch_start_ns).hstack(match(events))
+    del events
+    is_matched = pl.col(C.instance_id).is_not_null()
+    unmatched = [kernels.filter(~is_matched)]
+    kernels = kernels.filter(is_matched)
+    origins = {
+        member.rank: member.base_ns + batch.origin_ns[member.rank]
+        for batch in batches
+        for member in batch.members
+    }
+    clock, placed = common_clock(Events(kernels, calls), origins)
     if clock.broken.len():
-        is_broken = pl.col("instance").is_in(clock.broken.implode())
-        reason = pl.lit(Reason.BOUNDS.value).alias(C.reason)
-        unmatched.append(matched.filter(is_broken).with_columns(reason).select(_UNMATCHED))
-        matched = matched.filter(~is_broken)
-        clock = common_clock(matched, origins)
-    del matched
-    measured = kernels(clock.events, members)
-    clock = replace(clock, events=clock.events.clear())
-    found = instances(measured, communicators, clock)
-    numbers = found.sort("instance")[C.instance_id]
-    numbered = measured.drop(_FOR_INSTANCES).with_columns(
-        numbers.gather(measured["instance"]).alias(C.instance_id)
-    )
+        is_broken = pl.col(C.instance_id).is_in(clock.broken.implode())
+        reason = pl.lit(Reason.BOUNDS.value, kernels.schema[C.reason]).alias(C.reason)
+        unmatched.append(kernels.filter(is_broken).with_columns(reason))
+        kernels = kernels.filter(~is_broken)
+        clock, placed = common_clock(Events(kernels, calls), origins)
+    del kernels
+    calls = with_quality(calls, clock)
+    measured = waiting(Events(placed, calls), batches)
+    del placed
+    found = instances(Events(measured, calls), communicators, clock)
+    numbered = renumbered(measured, found).drop(C.seq, C.match, C.reason, C.is_cut)
     del measured
-    late, causes = lateness(numbered, found, communicators, members)
-    waits = bubbles(numbered, found, communicators, members)
-    speed = speed_ratios(members)
+    late, causes = lateness(numbered, found, communicators, batches)
+    waits = bubbles(numbered, found, communicators, batches)
+    speed = speed_ratios(batches)
     evidence = Evidence(
         kernels=numbered,
         instances=found,
@@ -107,54 +139,69 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         speed=dict(speed.select(C.rank, C.speed_ratio).iter_rows()),
     )
     joint = joint_steps(members, evidence, clock)
-    ranks = _ranks(members, sums, numbered, found, clock)
+    ranks = _ranks(batches, sums, numbered, found, clock)
     in_groups = places(communicators, [member.rank for member in members])
     for part in (in_groups, speed, gains(members, evidence, joint)):
         ranks = ranks.join(part, on=C.rank, how="left", maintain_order="left")
-    marked = rank_steps(numbered, found, late, waits, members)
+    marked = rank_steps(numbered, found, late, waits, batches)
     between = pairs(sent, communicators, numbered)
-    in_order = numbered.drop("own_start_ns", C.step, "held").sort(C.instance_id, C.rank)
+    shown = numbered.drop("own_start_ns", C.step, "held")
+    order = np.argsort(shown[C.instance_id].to_numpy(), kind="stable").astype(np.uint32)
     del numbered, evidence
+    # One column at a time: all of them twice would not fit into memory.
+    in_order = pl.DataFrame([shown.drop_in_place(name).gather(order) for name in shown.columns])
     tables = {
         "ranks": ranks,
         "communicators": _communicators(communicators, of_communicators, found),
         "instances": found,
         "instance_ranks": in_order,
-        "unmatched": pl.concat(unmatched).sort(C.rank, C.start_ns, C.uid),
+        "unmatched": _unmatched(Events(pl.concat(unmatched), calls)),
         "clocks": clock.groups,
         "rank_steps": marked,
         "lateness": late,
         "lateness_causes": causes,
         "pairs": between,
     }
-    conformed = {name: conform(table, name) for name, table in tables.items()}
-    return Joined(conformed, clock, speed, work_per_step(members, stages_of(communicators)), joint)
+    work = work_per_step(batches, stages_of(communicators))
+    speed, work = (rows.with_columns(pl.col(C.rank).cast(pl.Int64)) for rows in (speed, work))
+    return Joined(RankTables(tables, calls), clock, speed, work, joint)
 
 
-def _sums(events: pl.DataFrame) -> pl.DataFrame:
+def _sums(events: Events) -> pl.DataFrame:
     """Return the time of each rank in collectives."""
-    return events.group_by(C.rank).agg(_COMM_MS)
+    return events.kernels.group_by(C.rank).agg((_TIME_NS / 1e6).alias(C.comm_ms))
 
 
-def _of_communicators(events: pl.DataFrame) -> pl.DataFrame:
+def _of_communicators(events: Events) -> pl.DataFrame:
     """Return what the kernels of each communicator have in common."""
-    return events.group_by(C.comm_id).agg(
-        pl.col(C.rank).n_unique().alias(C.traced_ranks),
-        pl.col(C.kind).unique().cast(pl.String).sort().str.join(", ").alias(C.kinds),
-        _COMM_MS,
+    times = events.kernels.group_by(CALL).agg(_TIME_NS.alias("ns"))
+    return (
+        events.calls.join(times, on=CALL)
+        .group_by(C.comm_id)
+        .agg(
+            pl.col(C.rank).n_unique().alias(C.traced_ranks),
+            pl.col(C.kind).unique().cast(pl.String).sort().str.join(", ").alias(C.kinds),
+            (pl.col("ns").sum() / 1e6).alias(C.comm_ms),
+        )
     )
 
 
+def _unmatched(events: Events) -> pl.DataFrame:
+    called = events.of_calls(C.comm_id, C.kind, pl.col(C.in_bytes).alias(C.bytes))
+    return events.kernels.hstack(called).sort(C.rank, C.start_ns, C.uid)
+
+
 def _ranks(
-    members: Sequence[Member],
+    batches: Sequence[Batch],
     sums: pl.DataFrame,
     numbered: pl.DataFrame,
     found: pl.DataFrame,
     clock: Clock,
 ) -> pl.DataFrame:
-    rows = pl.DataFrame([_rank(member, clock) for member in members], infer_schema_length=None)
+    described = [_rank(member, clock) for batch in batches for member in batch.members]
+    rows = pl.DataFrame(described, infer_schema_length=None).cast({C.rank: RANK})
     parts = by_rank(numbered, found)
-    for part in (sums, *parts.values()):
+    for part in (_timelines(batches), sums, *parts.values()):
         rows = rows.join(part, on=C.rank, how="left", maintain_order="left")
     zero_if_known = pl.col(C.wait_ms).is_not_null().any()
     return rows.with_columns(
@@ -175,7 +222,6 @@ def _ranks(
 
 
 def _rank(member: Member, clock: Clock) -> dict[str, object]:
-    timeline = dict(member.tables["gpu_timeline"].select(C.type, C.time_ms).iter_rows())
     offset, error = clock.offset_ns.get(member.rank), clock.error_ns.get(member.rank)
     return {
         C.rank: member.rank,
@@ -187,12 +233,25 @@ def _rank(member: Member, clock: Clock) -> dict[str, object]:
         C.clock_error_us: None if offset is None or error is None else error / 1e3,
         C.clock_drift_ppm: clock.drift_ppm.get(member.rank, 0.0) if offset is not None else None,
         C.steps: member.info.steps,
-        C.window_ms: timeline.get("total_time"),
-        C.compute_ms: timeline.get("computation_time"),
-        C.exposed_comm_ms: timeline.get("exposed_comm_time"),
-        C.exposed_copy_ms: timeline.get("exposed_memcpy_time"),
-        C.idle_ms: timeline.get("idle_time"),
     }
+
+
+_TIMES = {
+    "total_time": C.window_ms,
+    "computation_time": C.compute_ms,
+    "exposed_comm_time": C.exposed_comm_ms,
+    "exposed_memcpy_time": C.exposed_copy_ms,
+    "idle_time": C.idle_ms,
+}
+
+
+def _timelines(batches: Sequence[Batch]) -> pl.DataFrame:
+    """Return the parts of the window of each rank."""
+    rows = pl.concat(batch.read("gpu_timeline", C.type, C.time_ms) for batch in batches)
+    return rows.group_by(C.rank).agg(
+        pl.col(C.time_ms).filter(pl.col(C.type) == kind).first().alias(name)
+        for kind, name in _TIMES.items()
+    )
 
 
 def _communicators(

@@ -6,15 +6,15 @@ are aligned with those of the rank that has most, by the longest common subseque
 agree best.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from jarvis.ranks.alignment import aligned, best_lag
+from jarvis.ranks.alignment import aligned, best_lags
+from jarvis.ranks.events import CALL, Events
 from jarvis.schemas.names import C
 
 Int64s = NDArray[np.int64]
@@ -24,18 +24,6 @@ LEAST_MATCHED = 0.8
 
 SAME_SIZE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "barrier")
 """Kinds with messages of the same size on all ranks."""
-
-
-_USED = (
-    "event",
-    C.rank,
-    C.comm_id,
-    C.seq,
-    C.step,
-    C.stream,
-    C.launch_start_ns,
-    C.end_ns,
-)
 
 
 class Match(StrEnum):
@@ -57,37 +45,49 @@ class Reason(StrEnum):
     BOUNDS = "bounds"
 
 
-@dataclass(frozen=True)
-class Matching:
-    """``events``: ``event, comm_id, slot, match`` of matched kernels, of which those with the same
-    ``comm_id, slot`` are one collective. ``unmatched``: ``event, reason``."""
-
-    events: pl.DataFrame
-    unmatched: pl.DataFrame
+_WHY = list(Reason)
 
 
-_TEXT = pl.Categorical()
-_MATCHED = pl.Schema(
-    [("event", pl.Int64()), (C.comm_id, _TEXT), ("slot", pl.Int64()), (C.match, _TEXT)]
-)
-_UNMATCHED = pl.Schema({"event": pl.Int64, C.reason: pl.String})
+def _slot(reason: Reason) -> int:
+    """Return what a kernel without a place in an instance has instead: a negative number."""
+    return -1 - _WHY.index(reason)
 
 
-def match(events: pl.DataFrame) -> Matching:
-    """Return which of the events (``communication_events`` with ``comm_id``) are one collective."""
-    keyed = events.select(*_USED, _signature().alias("signature"), _pair().alias("pair"))
-    found: list[pl.DataFrame] = []
-    rest: list[pl.DataFrame] = []
-    groups = keyed.partition_by(C.comm_id, "pair", maintain_order=True)
-    for number, group in enumerate(groups):
-        for matched, unmatched in _matched(group):
-            slots = matched.with_columns(pl.col("slot") * len(groups) + number)
-            found.append(slots.select(list(_MATCHED)).cast(_MATCHED))
-            rest.append(unmatched.select(list(_UNMATCHED)).cast(_UNMATCHED))
-    return Matching(
-        pl.concat(found) if found else pl.DataFrame(schema=_MATCHED),
-        (pl.concat(rest) if rest else pl.DataFrame(schema=_UNMATCHED)).sort("event"),
+def match(events: Events) -> pl.DataFrame:
+    """Return, by kernel, ``instance``, equal for those that are one collective, ``match``, how they
+    were found, and ``reason``, why a kernel belongs to none.
+
+    Args:
+        events: Events whose calls have ``comm_id``.
+    """
+    calls = events.calls.select(
+        C.comm_id, C.stream, _signature().alias("signature"), _pair().alias("pair")
     )
+    keys = [C.comm_id, "pair"]
+    groups = calls.select(keys).unique(maintain_order=True).with_row_index("group")
+    of_calls = calls.join(groups, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    group = of_calls["group"].gather(events.kernels[CALL]).to_numpy()
+    order = np.argsort(group, kind="stable").astype(np.uint32)
+    bounds = np.cumsum(np.bincount(group, minlength=groups.height))
+    slots = np.empty(order.size, np.int64)
+    how = np.zeros(order.size, np.uint8)
+    for number, (begin, end) in enumerate(pairwise([0, *bounds.tolist()])):
+        rows = order[begin:end]
+        kernels = events.kernels.select(CALL, *_USED)[rows]
+        found, way = _matched(kernels.hstack(calls.select(C.stream, "signature")[kernels[CALL]]))
+        slots[rows] = np.where(found < 0, found, found * groups.height + number)
+        how[rows] = list(Match).index(way)
+    slot, is_matched = pl.col("slot"), pl.col("slot") >= 0
+    return pl.DataFrame({"slot": slots, C.match: how}).select(
+        (pl.when(is_matched).then(slot).rank("dense").cast(pl.Int32) - 1).alias(C.instance_id),
+        pl.when(is_matched).then(pl.col(C.match).cat.to(pl.Enum(Match))).alias(C.match),
+        pl.when(~is_matched)
+        .then((-1 - slot).cast(pl.UInt8).cat.to(pl.Enum(Reason)))
+        .alias(C.reason),
+    )
+
+
+_USED = (C.rank, C.seq, C.step, C.launch_start_ns, C.end_ns)
 
 
 def _signature() -> pl.Expr:
@@ -104,138 +104,116 @@ def _pair() -> pl.Expr:
     return pl.format("{}>{}", C.src_rank, C.dst_rank).cast(pl.Categorical)
 
 
-def _matched(group: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+def _matched(group: pl.DataFrame) -> tuple[Int64s, Match]:
+    """Return the slots of the kernels of a communicator, and how they were found."""
     if group[C.rank].n_unique() < 2:
-        yield (
-            group.clear().with_columns(slot=pl.lit(0), match=pl.lit("")),
-            _unmatched(group, Reason.NO_PARTNER),
-        )
-    elif group[C.seq].null_count() == 0:
-        yield _by_sequence_number(group)
-    else:
-        yield _by_order(group)
+        return np.full(group.height, _slot(Reason.NO_PARTNER)), Match.ORDER
+    if group[C.seq].null_count() == 0:
+        return _by_sequence_number(group), Match.SEQ
+    return _by_order(group)
 
 
-def _unmatched(events: pl.DataFrame, reason: Reason) -> pl.DataFrame:
-    return events.select("event", pl.lit(reason.value).alias(C.reason))
-
-
-def _by_sequence_number(group: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _by_sequence_number(group: pl.DataFrame) -> Int64s:
     """Match by sequence number, of which grouped calls share one: they match by order."""
-    place = pl.int_range(pl.len()).over(C.rank, C.seq)
-    key = pl.struct(C.seq, "place")
-    ordered = group.with_columns(place.alias("place"))
-    is_shared = pl.col(C.rank).n_unique().over(C.seq, "place") > 1
-    shared = ordered.with_columns(is_shared.alias("is_shared"))
-    matched = shared.filter("is_shared").with_columns(
-        (key.rank("dense") - 1).alias("slot"), pl.lit(Match.SEQ.value).alias(C.match)
+    seq = group[C.seq].to_numpy()
+    place = group.select(pl.int_range(pl.len()).over(C.rank, C.seq)).to_series().to_numpy()
+    _, number = np.unique(seq, return_inverse=True)
+    _, slots, counts = np.unique(
+        number * (place.max() + 1) + place, return_inverse=True, return_counts=True
     )
-    alone = shared.filter(~pl.col("is_shared"))
-    first, last = matched[C.seq].min(), matched[C.seq].max()
-    reason = (
-        pl.when(pl.col(C.seq) < first)
-        .then(pl.lit(Reason.BEFORE.value))
-        .when(pl.col(C.seq) > last)
-        .then(pl.lit(Reason.AFTER.value))
-        .otherwise(pl.lit(Reason.NO_PARTNER.value))
-    )
-    return matched, alone.select("event", reason.alias(C.reason))
+    is_shared = counts > 1
+    shared = seq[is_shared[slots]]
+    found = np.where(is_shared, np.cumsum(is_shared) - 1, _slot(Reason.NO_PARTNER))[slots]
+    if shared.size:
+        found[seq < shared.min()] = _slot(Reason.BEFORE)
+        found[seq > shared.max()] = _slot(Reason.AFTER)
+    return found
 
 
-@dataclass(frozen=True)
-class _Sequence:
-    """The kernels of a communicator on one rank, in order."""
-
-    rank: int
-    events: Int64s
-    signatures: Int64s
-    ends_ns: Int64s
-
-    def __len__(self) -> int:
-        return len(self.events)
-
-
-def _by_order(group: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    inside, outside = _common_window(group)
-    found: list[pl.DataFrame] = []
-    sequences = [_sequence(rows) for rows in inside.partition_by(C.rank, maintain_order=True)]
-    if len(sequences) < 2:
-        empty = group.clear().with_columns(slot=pl.lit(0), match=pl.lit(""))
-        return empty, pl.concat([outside, _unmatched(inside, Reason.NO_PARTNER)])
-    reference = max(sequences, key=lambda sequence: (len(sequence), -sequence.rank))
-    rest = [outside]
-    is_all_equal = True
-    for sequence in sequences:
-        slots, is_by_place = _slots(sequence, reference)
-        is_all_equal &= is_by_place
-        is_matched = slots >= 0
-        frame = pl.DataFrame({"event": sequence.events[is_matched], "slot": slots[is_matched]})
-        found.append(frame)
-        reason = Reason.EXTRA if is_matched.any() else Reason.SIGNATURE
-        alone = pl.DataFrame({"event": sequence.events[~is_matched]}, schema={"event": pl.Int64})
-        rest.append(_unmatched(alone, reason))
-    is_alone = pl.len().over("slot") < 2
-    placed = pl.concat(found).with_columns(is_alone.alias("is_alone"))
-    rest.append(_unmatched(placed.filter("is_alone"), Reason.NO_PARTNER))
-    how = Match.ORDER if is_all_equal else Match.RESYNCED
-    result = placed.filter(~pl.col("is_alone")).with_columns(
-        pl.lit(group[C.comm_id][0]).alias(C.comm_id), pl.lit(how.value).alias(C.match)
-    )
-    return result, pl.concat(rest)
+def _by_order(group: pl.DataFrame) -> tuple[Int64s, Match]:
+    slots = _outside(group)
+    inside = _in_order(group.with_row_index("at").filter(pl.Series(slots == 0)))
+    at = inside["at"].to_numpy()
+    _, starts, counts = np.unique(inside[C.rank].to_numpy(), return_index=True, return_counts=True)
+    if starts.size < 2:
+        slots[at] = _slot(Reason.NO_PARTNER)
+        return slots, Match.ORDER
+    signatures = inside["signature"].to_numpy().astype(np.int64)
+    found, is_by_place = _places(signatures, inside[C.end_ns].to_numpy(), starts, counts)
+    placed = found.clip(0)
+    is_alone = (found >= 0) & (np.bincount(placed, found >= 0)[placed] < 2)
+    found[is_alone] = _slot(Reason.NO_PARTNER)
+    slots[at] = found
+    return slots, Match.ORDER if is_by_place else Match.RESYNCED
 
 
-def _common_window(group: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the kernels from the first to the last step that all ranks recorded, and the others.
+def _outside(group: pl.DataFrame) -> Int64s:
+    """Return 0 for kernels from the first to the last step that all ranks recorded, and the slots
+    of the others.
 
     Without steps on all ranks the window has all kernels.
     """
+    slots = np.zeros(group.height, np.int64)
     bounds = group.group_by(C.rank).agg(
         first=pl.col(C.step).min(), last=pl.col(C.step).max(), known=pl.col(C.step).count()
     )
     first, last = bounds["first"].max(), bounds["last"].min()
     if not (isinstance(first, int) and isinstance(last, int)):
-        return group, _unmatched(group.clear(), Reason.BEFORE)
+        return slots
     if bounds["known"].min() == 0 or first > last:
-        return group, _unmatched(group.clear(), Reason.BEFORE)
+        return slots
     # A kernel that no step launches is inside if those around it are.
     step = pl.col(C.step).forward_fill().over(C.rank).fill_null(strategy="backward")
-    is_before, is_after = step < first, step > last
-    return (
-        group.filter(~is_before & ~is_after),
-        pl.concat(
-            [
-                _unmatched(group.filter(is_before), Reason.BEFORE),
-                _unmatched(group.filter(is_after), Reason.AFTER),
-            ]
-        ),
-    )
+    steps = group.select(step).to_series().to_numpy()
+    slots[steps < first], slots[steps > last] = _slot(Reason.BEFORE), _slot(Reason.AFTER)
+    return slots
 
 
-def _sequence(rows: pl.DataFrame) -> _Sequence:
-    """Return the kernels of one rank in the order of their stream, else of their launches."""
-    if rows[C.stream].n_unique() > 1 and rows[C.launch_start_ns].null_count() == 0:
-        rows = rows.sort(C.launch_start_ns, "event")
-    return _Sequence(
-        rank=rows[C.rank][0],
-        events=rows["event"].to_numpy(),
-        signatures=rows["signature"].to_numpy().astype(np.int64),
-        ends_ns=rows[C.end_ns].to_numpy(),
-    )
+def _in_order(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Return the kernels of each rank in the order of their stream, else of their launches."""
+    launch = pl.col(C.launch_start_ns)
+    is_mixed = (pl.col(C.stream).n_unique() > 1) & (launch.null_count() == 0)
+    mixed = kernels.group_by(C.rank).agg(is_mixed.alias("is_mixed")).filter("is_mixed")[C.rank]
+    if mixed.is_empty():
+        return kernels
+    return kernels.sort(C.rank, pl.when(pl.col(C.rank).is_in(mixed.implode())).then(launch), "at")
 
 
-def _slots(sequence: _Sequence, reference: _Sequence) -> tuple[Int64s, bool]:
-    """Return the place of each kernel in the reference, -1 without one, and whether they match one
-    by one."""
-    places = np.arange(len(sequence))
-    if sequence is reference:
-        return places, True
-    own, other = sequence.signatures, reference.signatures
-    if len(set(own.tolist()) | set(other.tolist())) == 1:
-        lag = best_lag(sequence.ends_ns, reference.ends_ns)
-        slots = places + lag
-        return np.where((slots >= 0) & (slots < len(reference)), slots, -1), lag == 0
-    if np.array_equal(own, other):
-        return places, True
-    slots = aligned(own, other, sequence.ends_ns, reference.ends_ns)
-    is_enough = (slots >= 0).mean() >= LEAST_MATCHED
-    return (slots if is_enough else np.full(len(sequence), -1)), False
+def _places(
+    signatures: Int64s, ends_ns: Int64s, starts: Int64s, counts: Int64s
+) -> tuple[Int64s, bool]:
+    """Return the place of each kernel among those of the rank that has most, else its slot without
+    one, and whether all match one by one.
+
+    Args:
+        signatures: The signature of each kernel, by rank in order.
+        ends_ns: Their ends.
+        starts: The first kernel of each rank.
+        counts: The kernels of each rank.
+    """
+    reference = int(np.argmax(counts))
+    most = slice(starts[reference], starts[reference] + counts[reference])
+    expected, expected_ends_ns = signatures[most], ends_ns[most]
+    places = np.arange(signatures.size) - np.repeat(starts, counts)
+    is_fit = signatures == expected[places]
+    fits = np.logical_and.reduceat(is_fit, starts)
+    if (expected == expected[0]).all():
+        by_lag = fits & (np.arange(starts.size) != reference)
+        by_place = ~by_lag & fits
+    else:
+        by_lag, by_place = np.zeros_like(fits), fits & (counts == expected.size)
+    is_by_place = bool((by_lag | by_place).all())
+    for count in np.unique(counts[by_lag]):
+        kernels = starts[by_lag & (counts == count)][:, None] + np.arange(count)
+        lags = best_lags(ends_ns[kernels], expected_ends_ns)
+        moved = places[kernels] + lags[:, None]
+        is_there = (moved >= 0) & (moved < expected.size)
+        places[kernels] = np.where(is_there, moved, _slot(Reason.EXTRA))
+        is_by_place &= not lags.any()
+    for rank in np.flatnonzero(~by_lag & ~by_place):
+        own = slice(starts[rank], starts[rank] + counts[rank])
+        slots = aligned(signatures[own], expected, ends_ns[own], expected_ends_ns)
+        is_enough = (slots >= 0).mean() >= LEAST_MATCHED
+        reason = Reason.EXTRA if is_enough else Reason.SIGNATURE
+        places[own] = np.where((slots >= 0) & is_enough, slots, _slot(reason))
+    return places, is_by_place

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from jarvis.hardware import load_hardware
-from jarvis.ranks.events import Member
+from jarvis.ranks.members import Member
 from jarvis.schemas.names import C
 
 INTRA_NODE, INTER_NODE = "intra_node", "inter_node"

@@ -2,18 +2,24 @@
 
 import polars as pl
 
-from jarvis.ranks.events import POINT_TO_POINT
+from jarvis.ranks.events import CALL, POINT_TO_POINT, TRANSFER_NS, Events
+from jarvis.ranks.members import RANK
 from jarvis.schemas.names import C
 
 ALL_TO_ALL_V = "all_to_all_v"
 _ENDS = [C.src, C.dst]
 
 
-def sent_events(events: pl.DataFrame) -> pl.DataFrame:
+def sent_events(events: Events) -> pl.DataFrame:
     """Return the communication kernels between pairs of ranks, with the columns for ``pairs``."""
-    return events.filter(pl.col(C.kind).is_in([POINT_TO_POINT, ALL_TO_ALL_V])).select(
-        *(C.rank, C.uid, C.kind, C.comm_id, C.in_bytes, C.in_split_size),
-        pl.col(C.src_rank, C.dst_rank).cast(pl.Int64),
+    calls = events.calls.filter(pl.col(C.kind).is_in([POINT_TO_POINT, ALL_TO_ALL_V]))
+    return (
+        events.kernels.select(CALL, C.uid)
+        .join(calls, on=CALL)
+        .select(
+            *(C.rank, C.uid, C.kind, C.comm_id, C.in_bytes, C.in_split_size),
+            *(C.src_rank, C.dst_rank),
+        )
     )
 
 
@@ -23,10 +29,11 @@ def pairs(events: pl.DataFrame, communicators: pl.DataFrame, kernels: pl.DataFra
     Args:
         events: Kernels of ``sent_events``.
         communicators: Their communicators.
-        kernels: Kernels of instances with ``rank, uid, transfer_ns`` (``instances.kernels``).
+        kernels: Kernels of instances (``instances.waiting``).
     """
     key = [C.rank, C.uid]
-    timed = events.join(kernels.select(*key, C.transfer_ns), on=key, how="left").sort(key)
+    own = kernels.select(*key, TRANSFER_NS).join(events, on=key, how="semi")
+    timed = events.join(own, on=key, how="left").sort(key)
     parts = [_sends(timed)]
     spread = timed.filter(pl.col(C.kind) == ALL_TO_ALL_V).join(
         communicators.select(C.comm_id, C.size, "members"), on=C.comm_id
@@ -89,7 +96,7 @@ def _split(calls: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("rows") > 0, pl.col("members") != pl.col(C.rank))
         .select(
             pl.col(C.rank).alias(C.src),
-            pl.col("members").alias(C.dst),
+            pl.col("members").cast(RANK).alias(C.dst),
             (pl.col(C.in_bytes) * part).round().cast(pl.Int64).alias(C.bytes),
             C.transfer_ns,
         )

@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import polars as pl
 
-from jarvis.ranks.events import POINT_TO_POINT, Member
+from jarvis.ranks.events import CALL, POINT_TO_POINT, Events
+from jarvis.ranks.members import Member
 from jarvis.schemas.names import C
 
 
@@ -50,7 +51,7 @@ _BESIDE_EXPERTS = {"all_gather", "barrier"}
 
 def with_roles(
     communicators: pl.DataFrame,
-    events: pl.DataFrame,
+    events: Events,
     members: Sequence[Member],
     gpus_per_node: int | None,
 ) -> pl.DataFrame:
@@ -58,7 +59,7 @@ def with_roles(
 
     Args:
         communicators: Table of ``with_communicators``.
-        events: Its events.
+        events: Their events; the calls have ``comm_id``.
         members: The ranks with a trace.
         gpus_per_node: Ranks of a node, if they are known.
     """
@@ -114,11 +115,11 @@ def _is_training(members: Sequence[Member]) -> bool | None:
     return bool((directions[0] == "backward").any()) if directions else None
 
 
-def _signs(events: pl.DataFrame, *, is_training: bool | None) -> dict[str, set[Role]]:
+def _signs(events: Events, *, is_training: bool | None) -> dict[str, set[Role]]:
     """Return what the events of each communicator are signs of."""
     signs: dict[str, set[Role]] = {}
     for comm_id, kinds, sources, targets in (
-        events.group_by(C.comm_id)
+        events.calls.group_by(C.comm_id)
         .agg(pl.col(C.kind).unique(), *(pl.col(end).unique() for end in (C.src_rank, C.dst_rank)))
         .iter_rows()
     ):
@@ -138,14 +139,17 @@ def _signs(events: pl.DataFrame, *, is_training: bool | None) -> dict[str, set[R
     return signs
 
 
-def _sums(events: pl.DataFrame) -> pl.DataFrame:
+def _sums(events: Events) -> pl.DataFrame:
     """Return, of the sums of each communicator, the part whose size is sent from several threads of
     a rank, thus forward and backward, the bytes of a step, and the most of one size in a step."""
     message = [C.comm_id, C.rank, C.step, C.kind, C.in_bytes]
     return (
-        events.filter(pl.col(C.kind).is_in(_SUMS), pl.col(C.step).is_not_null())
+        events.kernels.group_by(CALL, C.step)
+        .len()
+        .drop_nulls(C.step)
+        .join(events.calls.filter(pl.col(C.kind).is_in(_SUMS)), on=CALL)
         .group_by(message)
-        .agg((pl.col(C.launch_tid).n_unique() > 1).alias("is_same"), pl.len())
+        .agg((pl.col(C.launch_tid).n_unique() > 1).alias("is_same"), pl.col("len").sum())
         .group_by(C.comm_id, C.rank, C.step)
         .agg(
             (pl.col("len") * pl.col("is_same")).sum().alias("same"),

@@ -1,6 +1,6 @@
 """A distributed run on disk: ``manifest.json``, ``tables/``, and the runs of its ranks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,14 +29,13 @@ class ParquetTables(Mapping[str, pl.DataFrame]):
 
     def __getitem__(self, name: str) -> pl.DataFrame:
         """Return a table; KeyError if the run has none of this name."""
-        return self.read(name)
-
-    def read(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return columns of a table, by default all; KeyError as above."""
         if name not in self.names:
             raise KeyError(name)
-        path = RunPaths(self.root).table(name)
-        return pl.read_parquet(path, columns=list(columns) if columns else None, glob=False)
+        return pl.read_parquet(RunPaths(self.root).table(name), glob=False)
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether the run has a table, without reading it."""
+        return name in self.names
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names."""
@@ -66,6 +65,10 @@ class DistributedRun:
 
         path = RunPaths(self.root).results
         return read_results(path, self.root) if path.exists() else {}
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """Return a table of which only what is asked for is read."""
+        return pl.scan_parquet(RunPaths(self.root).table(table), glob=False)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

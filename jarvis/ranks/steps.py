@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from jarvis.perf_report.timeline.steps import IDLE_PARTS, StepSource
-from jarvis.ranks.events import Member
+from jarvis.ranks.members import Batch
 from jarvis.schemas.names import C
 
 _KEY = [C.rank, C.step]
@@ -22,19 +22,19 @@ def rank_steps(
     instances: pl.DataFrame,
     lateness: pl.DataFrame,
     bubbles: pl.DataFrame,
-    members: Sequence[Member],
+    batches: Sequence[Batch],
 ) -> pl.DataFrame:
     """Return the table ``rank_steps``.
 
     Args:
-        kernels: Kernels of instances with ``instance_id`` (``instances.kernels``), by rank and
+        kernels: Kernels of instances with ``instance_id`` (``instances.waiting``), by rank and
             time.
         instances: Table ``instances``.
         lateness: Table ``lateness``.
         bubbles: Waiting for other stages (``bubbles``).
-        members: The ranks.
+        batches: The ranks.
     """
-    steps = pl.concat(_steps(member) for member in members).sort(C.rank, "own_ns")
+    steps = pl.concat(_steps(batch) for batch in batches).sort(C.rank, "own_ns")
     shift = pl.col(C.start_ns) - pl.col("own_start_ns")
     run = pl.struct(C.rank, shift.alias("shift"))
     is_end = (run != run.shift()) | (run != run.shift(-1))
@@ -79,14 +79,15 @@ def rank_steps(
     )
 
 
-def _steps(member: Member) -> pl.DataFrame:
-    """Return the marked steps of a rank, with ``own_ns``, their start after its origin."""
-    steps = member.tables["steps"].filter(pl.col(C.source) != StepSource.RECORDING.value)
-    number = pl.coalesce(C.number, C.step) if C.number in steps.columns else pl.col(C.step)
+def _steps(batch: Batch) -> pl.DataFrame:
+    """Return the marked steps of ranks, with ``own_ns``, their start after its origin."""
+    columns = (C.step, C.number, C.source, C.start_ns, *_PARTS, *IDLE_PARTS)
+    steps = batch.read("steps", *columns).filter(pl.col(C.source) != StepSource.RECORDING.value)
+    origin_ns = pl.col(C.rank).replace_strict(batch.origin_ns, return_dtype=pl.Int64)
     return steps.select(
-        pl.lit(member.rank, pl.Int64).alias(C.rank),
-        number.alias(C.step),
-        (pl.col(C.start_ns) - member.origin_ns).alias("own_ns"),
+        C.rank,
+        pl.coalesce(C.number, C.step).cast(pl.Int32).alias(C.step),
+        (pl.col(C.start_ns) - origin_ns).alias("own_ns"),
         *((pl.col(part) / 1e6).alias(name) for part, name in _PARTS.items()),
         (pl.sum_horizontal(IDLE_PARTS, ignore_nulls=False) / 1e6).alias(C.idle_ms),
     )

@@ -15,15 +15,18 @@ from jarvis.run.results import results_json
 from jarvis.run.run import Run, read_manifest
 
 
-def write_parquet(frame: pl.DataFrame, path: Path) -> None:
-    """Write a table.
+def write_parquet(frame: pl.DataFrame | pl.LazyFrame, path: Path) -> None:
+    """Write a table; one that is not computed yet in parts, so that it need not fit into memory.
 
     Raises:
         OSError: Writing failed (Polars itself raises a ComputeError).
     """
     try:
         with open_output(path) as file:
-            frame.write_parquet(file)
+            if isinstance(frame, pl.DataFrame):
+                frame.write_parquet(file)
+            else:
+                frame.sink_parquet(file, maintain_order=True)
     except pl.exceptions.ComputeError as error:
         raise OSError(errno.EIO, f"The file could not be written ({error})", str(path)) from error
 

@@ -4,6 +4,8 @@ All labels are defined here. Labels of the report sheets are TraceLens's, for co
 tools; column names are ours and contain the unit.
 """
 
+from typing import TypeVar
+
 import polars as pl
 
 from jarvis.core.errors import MissingTableError
@@ -138,16 +140,20 @@ def labeled(frame: pl.DataFrame, table: str) -> pl.DataFrame:
     return frame.rename({name: label(table, name) for name in frame.columns})
 
 
-def conform(frame: pl.DataFrame, table: str) -> pl.DataFrame:
+_Frame = TypeVar("_Frame", pl.DataFrame, pl.LazyFrame)
+
+
+def conform(frame: _Frame, table: str) -> _Frame:
     """Return the frame with exactly the columns of the schema, in its order and with its dtypes.
 
     Missing optional columns are omitted; parameter columns keep their dtype.
     """
     chosen: list[pl.Expr] = []
+    names = frame.collect_schema().names()
     for c in columns(table):
         if c.name == ANY_PARAM:
-            chosen.extend(pl.col(n) for n in frame.columns if n.startswith(PARAM_PREFIX))
-        elif not c.optional or c.name in frame.columns:
+            chosen.extend(pl.col(n) for n in names if n.startswith(PARAM_PREFIX))
+        elif not c.optional or c.name in names:
             chosen.append(pl.col(c.name).cast(c.dtype))
     return frame.select(chosen)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.ranks.events import Member
+from jarvis.ranks.members import Member
 from jarvis.schemas import columns
 from jarvis.trace import TraceInfo
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis.perf_report import PerfReport
-from jarvis.ranks.events import Member
+from jarvis.ranks.members import Member
 from jarvis.sample import Job, write_job
 from jarvis.simulation.simulation import NEEDED
 from jarvis.simulation.stored import simulation_tables

@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from jarvis.findings import AnalysisResult, Finding, Priority
-from jarvis.ranks.events import Member
 from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.findings.facts import RankFacts
 from jarvis.ranks.findings.lateness import latest_roots
 from jarvis.ranks.join import Joined, join
+from jarvis.ranks.members import Member
 from jarvis.reports.ranks import nested
 from jarvis.sample import Faults, Job
 from jarvis.sample.faults import Late, Slow

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from jarvis.changes import Change, ScaleHost, Span
 from jarvis.ranks import gain
-from jarvis.ranks.events import Member
 from jarvis.ranks.gain import JointSteps, Method
 from jarvis.ranks.join import Joined, join
+from jarvis.ranks.members import Member
 from jarvis.sample import Faults, Job
 from jarvis.sample.faults import Late, Slow
 from jarvis.sample.gpu import all_reduce_ns

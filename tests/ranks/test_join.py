@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jarvis.perf_report import PerfReport
-from jarvis.ranks.events import Member
 from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.identity import identify, rank_file
 from jarvis.ranks.join import Joined, join
+from jarvis.ranks.members import Member
 from jarvis.text.messages import to_text
 from jarvis.trace import read_trace
 from tests.ranks.built import UNIX_NS, US, BuiltRank, Kernel, changed, job, members

@@ -15,12 +15,12 @@ import pytest
 from jarvis.cli import main
 from jarvis.core.errors import JarvisError
 from jarvis.perf_report import PerfReport
-from jarvis.ranks.events import Member
 from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.findings.facts import RankFacts
 from jarvis.ranks.findings.overlap import exposed_transfer
 from jarvis.ranks.gain import StepGain
 from jarvis.ranks.join import Joined, join
+from jarvis.ranks.members import Member
 from jarvis.ranks.roles import described
 from jarvis.sample import Faults, Job, Parallel, write_job
 from jarvis.sample.faults import Late

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from jarvis.perf_report import PerfReport
-from jarvis.ranks.events import Member
 from jarvis.ranks.join import Joined, join
+from jarvis.ranks.members import Member
 from jarvis.sample import Faults, Job, write_job
 from jarvis.sample.faults import clock_offsets
 from jarvis.trace import read_trace

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from jarvis.perf_report import PerfReport
-from jarvis.ranks.events import Member
 from jarvis.ranks.join import Joined, join
+from jarvis.ranks.members import Member
 from jarvis.sample import simulate
 from jarvis.trace import read_trace
 from tests.ranks.test_join import Tables, check_identity

@@ -7,11 +7,11 @@ import polars as pl
 
 from jarvis.findings import Finding
 from jarvis.perf_report.intervals import covered_until
-from jarvis.ranks.events import Member
 from jarvis.ranks.findings.facts import RankFacts
 from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.findings.pipeline import schedule_of
 from jarvis.ranks.gain import StepGain
+from jarvis.ranks.members import Batch, Member
 from jarvis.ranks.roles import Role
 from jarvis.schemas.names import C
 from jarvis.simulation.events import Float64s, Int64s
@@ -127,9 +127,11 @@ def _events(facts: RankFacts) -> pl.DataFrame:
 
 def _hideable(member: Member, events: pl.DataFrame, micro_batches: int) -> pl.DataFrame:
     """Return ``instance_id, rank, hideable_ns`` of the kernels of a rank, by their start."""
-    kernels = member.select("collectives", C.uid, C.ts_ns, C.end_ns)
+    batch = Batch([member])
+    kernels = batch.read("collectives", C.uid, C.ts_ns, C.end_ns)
+    kernels = kernels.select(C.uid, batch.on_axis(C.ts_ns), batch.on_axis(C.end_ns))
     communication = kernels.select(C.ts_ns, (pl.col(C.end_ns) - pl.col(C.ts_ns)).alias(C.dur_ns))
-    both = pl.concat([member.compute(), communication])
+    both = pl.concat([batch.compute(), communication])
 
     def free(times: Int64s) -> Int64s:
         """Return the compute before each time beside which no communication runs."""
@@ -156,7 +158,8 @@ def _hideable(member: Member, events: pl.DataFrame, micro_batches: int) -> pl.Da
             since[1:] = begins[gathers[1:]] - ends[gathers[:-1]]
         found[gathers] = np.minimum(exposed[gathers], since)
         found[gradients] = _one_after_another(exposed[gradients], begins[gradients])
-        start, end = free(np.array([start_ns, start_ns + dur_ns]))
+        begin_ns = start_ns - member.origin_ns
+        start, end = free(np.array([begin_ns, begin_ns + dur_ns]))
         left = (1 - 1 / micro_batches) * (end - start) - found[of_step].sum()
         if others.size and (whole := exposed[others].sum()) > 0:
             found[others] = exposed[others] * np.clip(left / whole, 0, 1)

@@ -126,10 +126,13 @@ def communicators(run: DistributedRun) -> None:
     matched = run.tables["instances"]
     inner = matched.filter(~pl.col(C.is_edge)).select(C.instance_id, C.comm_id)
     comm_ms = (
-        run.tables["instance_ranks"]
-        .join(inner, on=C.instance_id)
+        run.scan("instance_ranks")
+        .group_by(C.instance_id)
+        .agg((pl.col(C.end_ns) - pl.col(C.start_ns)).sum().alias("ns"))
+        .join(inner.lazy(), on=C.instance_id)
         .group_by(C.comm_id)
-        .agg((pl.col(C.end_ns) - pl.col(C.start_ns)).sum().alias(C.comm_ms) / 1e6)
+        .agg((pl.col("ns").sum() / 1e6).alias(C.comm_ms))
+        .collect()
     )
     rows = (
         run.tables["communicators"]
