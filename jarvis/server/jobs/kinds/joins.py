@@ -92,8 +92,8 @@ class Join(Request):
     def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Create the distributed run, or one for each job that the ranks are of.
 
-        The result has ``failed``, the number of files that are not in them, and ``others``, the ids
-        of all but the first.
+        The result has ``failed``, the number of files that are not in them, and of several runs
+        ``others``, the ids of all but the first.
         """
         with step(0, progress, STEPS):
             opened = [_opened(member) for member in self.members]
@@ -108,7 +108,8 @@ class Join(Request):
             )
         ids = [run.manifest.distributed_id for run in runs]
         failed = sum(len(run.manifest.failed) for run in runs)
-        return JobOutput(ids[0], {"failed": failed, "others": ids[1:]})
+        others = {"others": ids[1:]} if ids[1:] else {}
+        return JobOutput(ids[0], {"failed": failed, **others})
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
