@@ -61,7 +61,7 @@ RUN = {
     REOPENED: "read_trace(trace)",
     ANALYSIS: "analyze(trace, output_dir=out / 'run')",
 }
-RARELY = "from jarvis.core.gc_tuning import raise_thresholds; raise_thresholds();"
+RARELY = "from jarvis.core.memory_tuning import raise_thresholds; raise_thresholds();"
 """The setting of the command line and jobs; the baseline disables garbage collection."""
 
 MEASURED = """

@@ -10,13 +10,12 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticSerializationError
 
 from jarvis.core.errors import HardwareFileError, UnknownHardwareError
-from jarvis.core.recorded_device import ARCHITECTURE, RecordedDevice, has_architecture
 from jarvis.core.workspace import custom_hardware_dir, resource
 
 if TYPE_CHECKING:
@@ -38,7 +37,44 @@ MIN_MEMORY_SHARE, MIN_HBM_SHARE, MAX_MEMORY_SHARE = 0.9, 0.975, 1.005
 """Bounds of the memory that a device reports, as a share of ``memory_gb`` GiB. The driver reserves
 some of it and, except with HBM, a sixteenth may store error-correcting codes."""
 
+ARCHITECTURE = r"^(sm_\d{2,3}|gfx\d{1,2}[0-9a-f]{2})$"
+"""Pattern of compiler targets: ``sm_90`` of CUDA, ``gfx942`` of HIP."""
+
 _LATER_FIELDS = ("compute_units", "architecture")
+
+
+class RecordedDevice(Protocol):
+    """The GPU of a trace, as the profiler recorded it; None for what it did not record."""
+
+    @property
+    def device_name(self) -> str | None:
+        """Return the name that the driver reports."""
+
+    @property
+    def compute_units(self) -> int | None:
+        """Return the number of streaming multiprocessors or compute units."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Return the usable memory in bytes."""
+
+    @property
+    def warp_size(self) -> int | None:
+        """Return the number of threads in a warp or wavefront."""
+
+    @property
+    def compute_capability(self) -> tuple[int, int] | None:
+        """Return the major and minor version of the architecture: ``(9, 0)`` for ``sm_90``."""
+
+
+def has_architecture(device: RecordedDevice, architecture: str) -> bool:
+    """Return whether no recorded property of a device contradicts a compiler target."""
+    is_amd = architecture.startswith("gfx")
+    # The last digit of an AMD target is a stepping, which HIP does not report.
+    version = architecture.removeprefix("gfx")[:-1] if is_amd else architecture.removeprefix("sm_")
+    capability = int(version[:-1]), int(version[-1], 16)
+    warp_size = 64 if architecture.startswith("gfx9") else 32
+    return device.compute_capability in (None, capability) and device.warp_size in (None, warp_size)
 
 
 class GpuLink(BaseModel):

@@ -20,7 +20,8 @@ from jarvis.analyses.operations import (
     groups,
 )
 from jarvis.findings import Finding, Priority
-from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.schemas import NUMBER, Column
+from jarvis.schemas.columns import text
 from jarvis.schemas.names import C
 from jarvis.text.format import quoted
 from jarvis.text.messages import MessageTable, action, resolve
@@ -109,7 +110,7 @@ LOW_BASELINE = MessageTable(
 )
 
 DETAILS = (
-    Column("rating", "Rating", TEXT, meaning="rating of a memory-bound operator by efficiency"),
+    text("rating", "Rating", "rating of a memory-bound operator by efficiency"),
     Column(
         "floor_ratio",
         "Launch / 2 µs",

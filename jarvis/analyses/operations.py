@@ -15,7 +15,8 @@ from jarvis.hardware import HardwareSpec
 from jarvis.impact import KERNEL_FLOOR_US as KERNEL_FLOOR_US
 from jarvis.impact import SHORT_CALL_US as SHORT_CALL_US
 from jarvis.perf_report.calls import ARGUMENTS
-from jarvis.schemas import FLAG, NUMBER, POPULATIONS, TEXT, Column
+from jarvis.schemas import POPULATIONS
+from jarvis.schemas.columns import flag, number, text
 from jarvis.schemas.names import C
 from jarvis.text.format import arguments as arguments
 from jarvis.text.format import short_dtype as short_dtype
@@ -34,31 +35,22 @@ def message_column(table: MessageTable, key: pl.Expr, *columns: str) -> pl.Expr:
 
 
 DETAILS = (
-    Column(
-        C.percent_of_category,
-        "% of category",
-        NUMBER,
-        "%",
-        ",.2f",
-        "share of the category's GPU time",
-    ),
-    Column("arguments", "Arguments", TEXT, meaning="shape and dtype of each tensor argument"),
-    Column(
+    number(C.percent_of_category, "% of category", "%", "share of the category's GPU time", ",.2f"),
+    text("arguments", "Arguments", "shape and dtype of each tensor argument"),
+    text(
         "call_times",
         "Times of calls (µs)",
-        TEXT,
-        meaning="calls and mean kernel time of groups of calls whose times lie apart; empty if all "
+        "calls and mean kernel time of groups of calls whose times lie apart; empty if all "
         "calls are one group",
     ),
-    Column(C.main_kernel, "Main kernel", TEXT, meaning="GPU kernel with most time"),
-    Column("library", "Library", TEXT, meaning="library, from the main kernel's name"),
-    Column(C.called_from, "Called from", TEXT, meaning="enclosing modules of the example call"),
-    Column(C.is_top_operation, "Top operation", FLAG, meaning="among the trace's top operations"),
-    Column(
+    text(C.main_kernel, "Main kernel", "GPU kernel with most time"),
+    text("library", "Library", "library, from the main kernel's name"),
+    text(C.called_from, "Called from", "enclosing modules of the example call"),
+    flag(C.is_top_operation, "Top operation", "among the trace's top operations"),
+    flag(
         C.is_launch_bound,
         "Launch bound",
-        FLAG,
-        meaning="calls so short that launch overhead dominates, not the roofline",
+        "calls so short that launch overhead dominates, not the roofline",
     ),
 )
 """The columns that ``describe`` adds to the rows of every category."""

@@ -87,10 +87,10 @@ def savings(
     )
 
 
-def savings_height(rows: pl.DataFrame, limit: int = TOP_BARS) -> int:
+def savings_height(rows: pl.DataFrame) -> int:
     """Return the height in pixels of the chart of ``savings``."""
     count = int((rows[C.saved_us] > 0).sum())
-    return bars_height(min(count, limit), _WITH_NAME_PX)
+    return bars_height(min(count, TOP_BARS), _WITH_NAME_PX)
 
 
 def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawing:

@@ -39,7 +39,7 @@ from jarvis.cli.validate import add_validate
 from jarvis.cli.what_if import add_what_if
 from jarvis.cli.worker import add_worker
 from jarvis.core.errors import JarvisError
-from jarvis.core.gc_tuning import raise_thresholds
+from jarvis.core.memory_tuning import raise_thresholds
 from jarvis.core.workspace import CONFIG_VARIABLE, SCHEMA_VERSION, close_home
 
 DESCRIPTION = "Turns a PyTorch profiler trace into a performance report, findings and advice."

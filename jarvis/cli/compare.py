@@ -34,7 +34,7 @@ from jarvis.core.errors import OutputFolderError
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import ComparisonPaths, RunPaths
-from jarvis.tracelens.sheet_groups import ALL, GROUPS
+from jarvis.tracelens.options import ALL, GROUPS
 
 if TYPE_CHECKING:
     from jarvis.comparison import Comparison
@@ -267,7 +267,7 @@ def _write_files(
     sides: Sequence[_Side], comparison: "Comparison", arguments: argparse.Namespace
 ) -> Iterator[Path]:
     """Write the requested files and yield their paths."""
-    from jarvis.reports.comparative.folder import write_folder, write_sheets
+    from jarvis.reports.comparative import write_folder, write_sheets
     from jarvis.reports.csv import write_csvs
     from jarvis.tracelens.compare_report import NamedReport, compare_reports
 

@@ -16,6 +16,7 @@ from jarvis.cli.shared import (
     print_result,
     warn,
 )
+from jarvis.text.format import byte_size
 
 if TYPE_CHECKING:
     from jarvis.server.retention.plan import Limits, Plan, PruneItem
@@ -77,7 +78,7 @@ def _prune(arguments: argparse.Namespace) -> int:
     print_result(arguments, result, _lines(arguments, planned, deleted))
     note(f"{item.stored.name} is not deleted: {item.reason}" for item in planned.protected)
     if limits.keep_under_bytes is not None and planned.left_bytes > limits.keep_under_bytes:
-        warn([f"{_size(planned.left_bytes)} remain above the limit: the rest is protected"])
+        warn([f"{byte_size(planned.left_bytes)} remain above the limit: the rest is protected"])
     return ExitCode.OK
 
 
@@ -113,14 +114,14 @@ def _lines(
     arguments: argparse.Namespace, planned: "Plan", deleted: "list[PruneItem]"
 ) -> Iterator[str]:
     if planned.is_empty:
-        yield f"Nothing to delete: {_size(planned.total_bytes)} in use."
+        yield f"Nothing to delete: {byte_size(planned.total_bytes)} in use."
         return
     items = planned.to_delete if arguments.dry_run else deleted
     yield from _described(items)
     yield from _records(planned)
     freed = sum(item.stored.size_bytes for item in items)
     verb = "would be deleted" if arguments.dry_run else "deleted"
-    yield f"{_size(freed)} {verb}, {_size(planned.total_bytes - freed)} left."
+    yield f"{byte_size(freed)} {verb}, {byte_size(planned.total_bytes - freed)} left."
 
 
 def _described(items: "Iterable[PruneItem]") -> Iterator[str]:
@@ -128,7 +129,7 @@ def _described(items: "Iterable[PruneItem]") -> Iterator[str]:
 
     for item in items:
         stored = item.stored
-        head = f"{stored.kind:<16}{stored.name:<40} {_size(stored.size_bytes):>9}"
+        head = f"{stored.kind:<16}{stored.name:<40} {byte_size(stored.size_bytes):>9}"
         yield f"{head}  {age_words(stored.age_s):>10} old: {item.reason}"
 
 
@@ -168,12 +169,6 @@ def _as_json(
         "old_audit_lines": planned.expired.audit_lines,
         "total_bytes": planned.total_bytes,
     }
-
-
-def _size(size_bytes: int) -> str:
-    from jarvis.text.format import byte_size
-
-    return byte_size(size_bytes)
 
 
 def age_s(text: str) -> float:

@@ -9,6 +9,7 @@ from jarvis.cli.completers import complete_stored, completed_by
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_json, add_yes, is_confirmed, note, print_result, warn
 from jarvis.core.labels import RunLabels
+from jarvis.text.format import byte_size
 
 
 def add_list(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -95,7 +96,7 @@ def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         source = f"  (from {one_line(row['source'])})" if row["source"] else ""
         pin = "pinned" if row["is_pinned"] else ""
         day = str(row["created"])[:16].replace("T", " ")
-        size = _size(row["size_bytes"])
+        size = byte_size(row["size_bytes"])
         yield f"{row['id']:<14}{day:<18}{size:>9}  {pin:<7} {row['title']}{named}{source}"
 
 
@@ -120,7 +121,7 @@ def _remove(arguments: argparse.Namespace) -> int:
 
     ids = list(dict.fromkeys(arguments.ids))
     rows = [check_removable(analysis_id) for analysis_id in ids]
-    if not is_confirmed(arguments, [f"{row.id}  {_size(row.size_bytes)}" for row in rows]):
+    if not is_confirmed(arguments, [f"{row.id}  {byte_size(row.size_bytes)}" for row in rows]):
         return ExitCode.FAILED
     removed = [remove_analysis(OPERATOR, analysis_id) for analysis_id in ids]
     print_result(
@@ -135,7 +136,7 @@ def _remove(arguments: argparse.Namespace) -> int:
                 for analysis in removed
             ]
         },
-        [f"{analysis.id} was deleted ({_size(analysis.size_bytes)})" for analysis in removed],
+        [f"{analysis.id} was deleted ({byte_size(analysis.size_bytes)})" for analysis in removed],
     )
     note(
         f"{analysis.id} was the reference of {', '.join(analysis.referred_to_by)}; their stored "
@@ -144,9 +145,3 @@ def _remove(arguments: argparse.Namespace) -> int:
         if analysis.referred_to_by
     )
     return ExitCode.OK
-
-
-def _size(size_bytes: int) -> str:
-    from jarvis.text.format import byte_size
-
-    return byte_size(size_bytes)

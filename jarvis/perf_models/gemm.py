@@ -12,6 +12,7 @@ from typing import Any
 from jarvis.perf_models.arguments import (
     Shape,
     Tensor,
+    dtype,
     optional_tensor,
     tensor,
     text,
@@ -219,10 +220,6 @@ def _linear(
     return replace(cost, params=params)
 
 
-def _type_at(op: OpSignature, index: int) -> str:
-    return op.input_types[index] if index < len(op.input_types) else ""
-
-
 @perf_model("vllm::rocm_unquantized_gemm", category="GEMM", needs_kernels=True)
 def unquantized(op: OpSignature) -> OpCost:
     """Return the cost of A[M,K] @ W[N,K]^T (+ bias).
@@ -231,7 +228,7 @@ def unquantized(op: OpSignature) -> OpCost:
     """
     bias = optional_tensor(op, 2)
     out = bias.size if bias.given else tensor(op, 1).size
-    return _linear(op, out, _type_at(op, 2), bias, out)
+    return _linear(op, out, dtype(op, 2), bias, out)
 
 
 @perf_model("aiter::gemm_a16w16", category="GEMM", needs_kernels=True)
@@ -252,7 +249,7 @@ def a16w16_atomic(op: OpSignature) -> OpCost:
 
     FLOPs 2MNK; Y of argument 3's dtype, 2 bytes if that is not recorded.
     """
-    recorded = _type_at(op, 3)
+    recorded = dtype(op, 3)
     if len(op.input_types) <= 3:
         return _linear(op, HALF_PRECISION_BYTES, "c10::BFloat16")
     return _linear(op, bytes_per_element(recorded), recorded or "c10::BFloat16")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from jarvis.core.memory_tuning import return_freed_memory
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_models.transformer import ServedModel
@@ -22,7 +23,6 @@ from jarvis.perf_report.timeline.host_spans import HostActivity, host_activity
 from jarvis.perf_report.work import GpuWork, gpu_work
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
-from jarvis.trace.allocator import return_freed_memory
 
 
 class PatternTables(NamedTuple):

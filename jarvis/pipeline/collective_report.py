@@ -73,7 +73,6 @@ def collective_report(
     *,
     gpus_per_node: int | None = None,
     aggregations: Sequence[str] = DEFAULT_AGGREGATIONS,
-    with_heat_map: bool = True,
 ) -> MultiRankSheets:
     """Return the sheets of some ranks.
 
@@ -81,12 +80,10 @@ def collective_report(
         ranks: The communication of each rank.
         gpus_per_node: Ranks of a node, by default the GPUs that the first rank saw.
         aggregations: For the summaries.
-        with_heat_map: Add the bytes by sender and receiver.
     """
     first = ranks[min(ranks)]
     return multi_rank_sheets(
         {rank: entry.collectives for rank, entry in ranks.items()},
         gpus_per_node=gpus_per_node or first.info.visible_gpus,
         aggregations=aggregations,
-        with_heat_map=with_heat_map,
     )

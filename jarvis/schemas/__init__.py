@@ -34,6 +34,7 @@ from jarvis.schemas.columns import (
     TEXT,
     UIDS,
     Column,
+    text,
 )
 
 __all__ = [
@@ -126,7 +127,7 @@ def column(table: str, name: str) -> Column:
             return candidate
         if candidate.name == ANY_PARAM and name.startswith(PARAM_PREFIX):
             parameter = name.removeprefix(PARAM_PREFIX)
-            return Column(name, f"param: {parameter}", TEXT, meaning=candidate.meaning)
+            return text(name, f"param: {parameter}", candidate.meaning)
     raise MissingTableError(f"{table}.{name}", "the table has no such column")
 
 

@@ -1,22 +1,22 @@
 """Tables of replayed graphs and their captures."""
 
-from jarvis.schemas.columns import ARGUMENTS, INTEGER, NAMES, UIDS, Column, count, number, text
+from jarvis.schemas.columns import ARGUMENTS, NAMES, UIDS, Column, count, integer, number, text
 from jarvis.schemas.names import C
 
 _KEY = text(C.graph_key, "Graph", "equal for replays of the same graph")
 
 GRAPH_LAUNCHES = (
-    Column(C.launch_uid, "Launch", INTEGER, meaning="position of the launch call in the trace"),
+    integer(C.launch_uid, "Launch", "position of the launch call in the trace"),
     _KEY,
-    Column(C.graph_id, "Graph id", INTEGER, meaning="id that the profiler recorded"),
+    integer(C.graph_id, "Graph id", "id that the profiler recorded"),
     text(C.step, "Step", "annotation of the step around the launch"),
     Column(C.streams, "Streams", UIDS, meaning="streams of its GPU work"),
     count(C.kernel_count, "Kernels", "GPU events of the replay"),
     number(C.time_ms, "Time (ms)", "ms", "sum of their durations"),
     number(C.host_time_us, "Host time (µs)", "µs", "host time of the launch call"),
     text(C.capture_file, "Capture", "file with the captured calls; empty if none fits"),
-    Column(C.window, "Window", INTEGER, meaning="position of the capture in its file, from 0"),
-    Column(C.batch, "Batch", INTEGER, meaning="tokens that the graph was captured for"),
+    integer(C.window, "Window", "position of the capture in its file, from 0"),
+    integer(C.batch, "Batch", "tokens that the graph was captured for"),
     text(
         C.mode,
         "Mode",
@@ -35,9 +35,9 @@ GRAPH_KERNEL_MAP = (
     count(C.position, "Position", "position of the event in the replay, from 0"),
     text(C.kernel, "Kernel", "name of the event"),
     text(C.block, "Block", "part of the model that the kernel belongs to, by its name"),
-    Column(C.kind, "Layer kind", INTEGER, meaning="kind of layer, as in `inference_layers`"),
-    Column(C.layer, "Layer", INTEGER, meaning="layer of its kind, as in `inference_layer_times`"),
-    Column(C.dispatch, "Call", INTEGER, meaning="position of the captured call, from 0"),
+    integer(C.kind, "Layer kind", "kind of layer, as in `inference_layers`"),
+    integer(C.layer, "Layer", "layer of its kind, as in `inference_layer_times`"),
+    integer(C.dispatch, "Call", "position of the captured call, from 0"),
     text(C.operation, "Operator", "operator around the captured call"),
     *ARGUMENTS,
     Column(C.nn_module_chain, "Modules", NAMES, meaning="modules around it, outermost first"),

@@ -84,9 +84,24 @@ ARGUMENTS = (
 )
 
 
-def count(name: str, label: str, meaning: str) -> Column:
-    """Return an integer column."""
-    return Column(name, label, INTEGER, format=",d", meaning=meaning)
+def flag(name: str, label: str, meaning: str, optional: bool = False) -> Column:
+    """Return a column that is true or false."""
+    return Column(name, label, FLAG, meaning=meaning, optional=optional)
+
+
+def integer(name: str, label: str, meaning: str, optional: bool = False) -> Column:
+    """Return a column of ids or positions, which are shown without separators."""
+    return Column(name, label, INTEGER, meaning=meaning, optional=optional)
+
+
+def count(name: str, label: str, meaning: str, optional: bool = False) -> Column:
+    """Return a column of integers that are shown with separators of thousands."""
+    return Column(name, label, INTEGER, format=",d", meaning=meaning, optional=optional)
+
+
+def nanoseconds(name: str, label: str, meaning: str, optional: bool = False) -> Column:
+    """Return an integer column with the unit ns, which the label gets, too."""
+    return Column(name, f"{label} (ns)", INTEGER, "ns", ",d", meaning, optional)
 
 
 def number(

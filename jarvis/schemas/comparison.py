@@ -4,7 +4,7 @@ A difference is target minus reference, in percent of the reference. In a run th
 tables start with ``comparison_``.
 """
 
-from jarvis.schemas.columns import FLAG, INTEGER, UIDS, Column, count, number, text
+from jarvis.schemas.columns import UIDS, Column, count, flag, integer, number, text
 from jarvis.schemas.names import C
 from jarvis.schemas.sheets import BOUND_MEANING
 
@@ -35,7 +35,7 @@ def _counts(name: str, label: str, meaning: str) -> tuple[Column, ...]:
 _CATEGORY = text(C.category, "Category", "key of the analysis that handles the operation")
 _DIMS = text(C.input_dims, "Input dims", "shapes of the arguments; empty if they differ")
 _TYPES = text(C.input_types, "Input types", "dtypes of the arguments; empty if they differ")
-_PAIR = Column(C.pair, "Pair", INTEGER, meaning="number of the row in `comparison_operations`")
+_PAIR = integer(C.pair, "Pair", "number of the row in `comparison_operations`")
 _SIDE = text(C.side, "Side", "target or reference")
 _FOUND_IN = text(C.found_in, "Found in", "both, target or reference")
 _UNEXPLAINED = number(
@@ -96,8 +96,8 @@ OPERATIONS = (
     _CATEGORY,
     _DIMS,
     _TYPES,
-    Column(C.uid, "UID", INTEGER, meaning="heaviest row of the target's operations table"),
-    Column(C.reference_uid, "Reference UID", INTEGER, meaning="likewise of the reference's"),
+    integer(C.uid, "UID", "heaviest row of the target's operations table"),
+    integer(C.reference_uid, "Reference UID", "likewise of the reference's"),
     Column(C.uids, "UIDs", UIDS, meaning="all rows of the target's operations table"),
     Column(C.reference_uids, "Reference UIDs", UIDS, meaning="likewise of the reference's"),
     text(C.bound, "Bound", BOUND_MEANING),
@@ -160,11 +160,10 @@ OPERATIONS = (
         "ms",
         "time on the target at the highest expected ratio, at least its roofline time",
     ),
-    Column(
+    flag(
         C.is_roofline_capped,
         "At roofline",
-        FLAG,
-        meaning="the target's roofline time is longer than the expected time and is used",
+        "the target's roofline time is longer than the expected time and is used",
     ),
     text(
         C.outcome,
@@ -172,11 +171,10 @@ OPERATIONS = (
         "much slower, slower, as expected, faster or much faster than the hardware explains, "
         "too short (launch-bound calls), or not known",
     ),
-    Column(
+    flag(
         C.is_unexpected,
         "Unexpected",
-        FLAG,
-        meaning="slower or faster than the expected ratio by more than the tolerance; empty "
+        "slower or faster than the expected ratio by more than the tolerance; empty "
         "without an expected ratio",
     ),
     _UNEXPLAINED,
@@ -191,11 +189,11 @@ OPERATIONS = (
     ),
     text(C.kernel, "Main kernel", "kernel of the target with most time"),
     text(C.reference_kernel, "Reference main kernel", "kernel of the reference with most time"),
-    Column(C.same_kernels, "Same kernels", FLAG, meaning="both launch kernels of the same names"),
+    flag(C.same_kernels, "Same kernels", "both launch kernels of the same names"),
 )
 UNMATCHED = (
     _SIDE,
-    Column(C.uid, "UID", INTEGER, meaning="row of that side's operations table"),
+    integer(C.uid, "UID", "row of that side's operations table"),
     text(C.name, "Operation", "operator"),
     _CATEGORY,
     _DIMS,
@@ -230,7 +228,7 @@ LOWERING = (
 COLLECTIVES = (
     text(C.collective, "Collective", "kind of collective"),
     text(C.dtype, "Dtype", "element type"),
-    Column(C.group_size, "Group size", INTEGER, meaning="ranks that take part"),
+    integer(C.group_size, "Group size", "ranks that take part"),
     number(C.message_mb, "Message (MiB)", "MiB", "larger of the messages sent and received"),
     _FOUND_IN,
     *_counts("count", "count", "communication kernels"),
@@ -239,7 +237,7 @@ COLLECTIVES = (
 MODULES = (
     text(C.module, "Module", "name of the module's class"),
     text(C.path, "Module path", "modules from the outermost to this one"),
-    Column(C.depth, "Depth", INTEGER, meaning="modules above it"),
+    integer(C.depth, "Depth", "modules above it"),
     _FOUND_IN,
     *_counts("calls", "calls", "calls with GPU work"),
     *_times("sum of the durations of the GPU events below it,"),

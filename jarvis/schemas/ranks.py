@@ -1,19 +1,25 @@
 """Tables of a distributed run: several ranks of a job."""
 
-from jarvis.schemas.columns import FLAG, INTEGER, UIDS, Column, count, number, text
+from jarvis.schemas.columns import (
+    INTEGER,
+    UIDS,
+    Column,
+    count,
+    flag,
+    integer,
+    nanoseconds,
+    number,
+    text,
+)
 from jarvis.schemas.names import C
 
-_RANK = Column(C.rank, "Rank", INTEGER, meaning="global rank in the job")
+_RANK = integer(C.rank, "Rank", "global rank in the job")
 _COMM_ID = text(C.comm_id, "Communicator", "row of `communicators`")
-_INSTANCE = Column(C.instance_id, "Instance", INTEGER, meaning="row of `instances`")
+_INSTANCE = integer(C.instance_id, "Instance", "row of `instances`")
 _KIND = text(C.kind, "Kind", "kind of collective, as in `collectives`")
-_UID = Column(C.uid, "UID", INTEGER, meaning="position of the kernel in the trace of its rank")
+_UID = integer(C.uid, "UID", "position of the kernel in the trace of its rank")
 _WAIT = "time before the last of the recorded ranks arrived"
 _EMPTY = "empty where the clocks of the ranks are not known well enough"
-
-
-def _ns(name: str, label: str, meaning: str) -> Column:
-    return Column(name, f"{label} (ns)", INTEGER, "ns", ",d", meaning)
 
 
 RANKS = (
@@ -23,7 +29,7 @@ RANKS = (
     text(C.device_name, "GPU", "name of the GPU"),
     text(C.host, "Host", "from the name of the file, if it has it"),
     *(
-        Column(name, label, INTEGER, meaning=f"place among the ranks {whose}, from 0")
+        integer(name, label, f"place among the ranks {whose}, from 0")
         for name, label, whose in (
             (C.dp, "DP", "that sum their gradients"),
             (C.tp, "TP", "that divide tensors"),
@@ -135,25 +141,26 @@ COMMUNICATORS = (
     number(C.wait_ms, "Waiting (ms)", "ms", f"of that, {_WAIT}; without edges; {_EMPTY}"),
 )
 INSTANCES = (
-    Column(C.instance_id, "Instance", INTEGER, meaning="number of the instance, by time"),
+    integer(C.instance_id, "Instance", "number of the instance, by time"),
     _COMM_ID,
-    Column(C.index, "Index", INTEGER, meaning="position in its communicator"),
-    Column(C.seq, "Sequence number", INTEGER, meaning="number that PyTorch recorded"),
+    integer(C.index, "Index", "position in its communicator"),
+    integer(C.seq, "Sequence number", "number that PyTorch recorded"),
     _KIND,
     text(C.library, "Library", "library of the kernels"),
     text(C.dtype, "Dtype", "element type"),
     count(C.bytes, "Bytes", "message by the definition of nccl-tests; empty if not known"),
-    Column(C.step, "Step", INTEGER, meaning="recorded number of the step, else its position"),
-    _ns(C.first_ns, "First arrival", "on the common clock, from the first event of all ranks"),
-    _ns(C.last_ns, "Last arrival", "likewise, of the recorded ranks"),
-    Column(
+    integer(C.step, "Step", "recorded number of the step, else its position"),
+    nanoseconds(
+        C.first_ns, "First arrival", "on the common clock, from the first event of all ranks"
+    ),
+    nanoseconds(C.last_ns, "Last arrival", "likewise, of the recorded ranks"),
+    integer(
         C.last_rank,
         "Last rank",
-        INTEGER,
-        meaning="the rank that arrived last; empty if several arrived together, within the error "
+        "the rank that arrived last; empty if several arrived together, within the error "
         "of the clocks",
     ),
-    Column(C.second_rank, "Second to last", INTEGER, meaning="the rank that arrived before it"),
+    integer(C.second_rank, "Second to last", "the rank that arrived before it"),
     number(C.margin_us, "Margin (µs)", "µs", "from the second-to-last to the last arrival"),
     number(C.skew_us, "Skew (µs)", "µs", "from the first to the last arrival"),
     number(C.wait_us, "Waiting (µs)", "µs", f"sum over the ranks: {_WAIT}"),
@@ -164,11 +171,10 @@ INSTANCES = (
         "µs",
         "median over the ranks of the time after the last arrival",
     ),
-    Column(
+    flag(
         C.transfer_is_bound,
         "At most",
-        FLAG,
-        meaning="ranks are missing, so the last arrival may be later and the transfer shorter",
+        "ranks are missing, so the last arrival may be later and the transfer shorter",
     ),
     number(C.algo_gbs, "Algorithm bandwidth (GB/s)", "GB/s", "bytes / transfer"),
     number(C.bus_gbs, "Bus bandwidth (GB/s)", "GB/s", "bytes that cross a link / transfer"),
@@ -190,11 +196,10 @@ INSTANCES = (
         "Clocks",
         "`fine`, `usable`, or `unknown`: then no waiting is computed for the kind",
     ),
-    Column(
+    flag(
         C.is_edge,
         "Edge",
-        FLAG,
-        meaning="its ranks were not yet held together in the recording, or it is cut: waiting "
+        "its ranks were not yet held together in the recording, or it is cut: waiting "
         "shows what happened before",
     ),
     Column(C.missing_ranks, "Missing ranks", UIDS, meaning="ranks of the group without a kernel"),
@@ -203,12 +208,12 @@ INSTANCE_RANKS = (
     _INSTANCE,
     _RANK,
     _UID,
-    _ns(C.start_ns, "Arrival", "on the common clock, from the first event of all ranks"),
-    _ns(C.end_ns, "End", "likewise"),
-    _ns(C.wait_ns, "Waiting", f"{_WAIT}; {_EMPTY}"),
-    _ns(C.exposed_wait_ns, "Exposed waiting", "of that, without compute on the rank"),
-    _ns(C.transfer_ns, "Transfer", "the rest of the duration"),
-    _ns(C.exposed_transfer_ns, "Exposed transfer", "of that, without compute on the rank"),
+    nanoseconds(C.start_ns, "Arrival", "on the common clock, from the first event of all ranks"),
+    nanoseconds(C.end_ns, "End", "likewise"),
+    nanoseconds(C.wait_ns, "Waiting", f"{_WAIT}; {_EMPTY}"),
+    nanoseconds(C.exposed_wait_ns, "Exposed waiting", "of that, without compute on the rank"),
+    nanoseconds(C.transfer_ns, "Transfer", "the rest of the duration"),
+    nanoseconds(C.exposed_transfer_ns, "Exposed transfer", "of that, without compute on the rank"),
     Column(C.in_bytes, "Bytes sent", INTEGER, "bytes", ",d", "message that the rank sends"),
     Column(C.out_bytes, "Bytes received", INTEGER, "bytes", ",d", "message that it receives"),
 )
@@ -231,7 +236,7 @@ CLOCKS = (
     _COMM_ID,
     _KIND,
     count(C.instance_count, "Instances", "instances with two recorded ranks or more"),
-    Column(C.is_used, "Used", FLAG, meaning="the offsets of the clocks are estimated from it"),
+    flag(C.is_used, "Used", "the offsets of the clocks are estimated from it"),
     number(C.residual_us, "Residual (µs)", "µs", "median disagreement of ends after alignment"),
     number(C.p95_us, "95th percentile (µs)", "µs", "of that"),
     number(C.skew_us, "Median skew (µs)", "µs", "median time from first to last arrival"),
@@ -241,44 +246,43 @@ CLOCKS = (
 
 LATENESS = (
     _INSTANCE,
-    Column(C.rank, "Rank", INTEGER, meaning="the rank that arrived last"),
-    _ns(
+    integer(C.rank, "Rank", "the rank that arrived last"),
+    nanoseconds(
         C.lateness_ns,
         "Lateness",
         "its arrival against the mean of the ranks in the middle, of its pipeline stage; between "
         "stages against that of the earlier half of the ranks of its stage at the same call",
     ),
-    _ns(
+    nanoseconds(
         C.inherited_ns,
         "Inherited",
         "of that, what it was late already when the ranks were last held together",
     ),
-    _ns(C.own_lateness_ns, "Own", "the rest: what it took longer since then"),
-    _ns(
+    nanoseconds(C.own_lateness_ns, "Own", "the rest: what it took longer since then"),
+    nanoseconds(
         C.new_ns,
         "New",
         "lateness beyond that of earlier instances since then, so that a delay counts once",
     ),
-    Column(C.held_instance, "Held by", INTEGER, meaning="instance that last held it"),
-    Column(
+    integer(C.held_instance, "Held by", "instance that last held it"),
+    integer(
         C.root_rank,
         "Root rank",
-        INTEGER,
-        meaning="rank whose own time the lateness is from, where most of it is inherited",
+        "rank whose own time the lateness is from, where most of it is inherited",
     ),
-    Column(C.root_instance, "Root instance", INTEGER, meaning="instance at which it was late"),
+    integer(C.root_instance, "Root instance", "instance at which it was late"),
     number(
         C.explained_pct, "Explained (%)", "%", "part of the own time with a known state", ",.1f"
     ),
 )
 LATENESS_CAUSES = (
     _INSTANCE,
-    Column(C.rank, "Rank", INTEGER, meaning="the rank that arrived last"),
+    integer(C.rank, "Rank", "the rank that arrived last"),
     text(C.state, "State", "as in `timeline_states`; `unknown` outside of its window"),
     text(C.detail, "Detail", "as in `timeline_states`"),
-    _ns(C.state_ns, "Time", "in this state since the ranks were last held together"),
-    _ns(C.yardstick_ns, "Usual", "mean of the ranks in the middle"),
-    _ns(C.extra_ns, "Extra", "the difference; the sum over all states is the own lateness"),
+    nanoseconds(C.state_ns, "Time", "in this state since the ranks were last held together"),
+    nanoseconds(C.yardstick_ns, "Usual", "mean of the ranks in the middle"),
+    nanoseconds(C.extra_ns, "Extra", "the difference; the sum over all states is the own lateness"),
     text(C.host_call, "Host call", "of the longest gap of this cause"),
     text(C.host_op, "Host operator", "that made this call"),
     text(C.host_frame, "Python function", "that made this call"),
@@ -286,8 +290,8 @@ LATENESS_CAUSES = (
 
 RANK_STEPS = (
     _RANK,
-    Column(C.step, "Step", INTEGER, meaning="recorded number of the step, else its position"),
-    _ns(C.start_ns, "Start", "on the common clock, from the first event of all ranks"),
+    integer(C.step, "Step", "recorded number of the step, else its position"),
+    nanoseconds(C.start_ns, "Start", "on the common clock, from the first event of all ranks"),
     number(C.duration_ms, "Step time (ms)", "ms", "as in `steps`, whose parts follow"),
     number(C.compute_ms, "Compute (ms)", "ms", "compute kernels run"),
     number(C.exposed_comm_ms, "Exposed communication (ms)", "ms", "and no compute"),
@@ -329,8 +333,8 @@ RANK_STEPS = (
 )
 
 PAIRS = (
-    Column(C.src, "From", INTEGER, meaning="rank that sends"),
-    Column(C.dst, "To", INTEGER, meaning="rank that receives"),
+    integer(C.src, "From", "rank that sends"),
+    integer(C.dst, "To", "rank that receives"),
     Column(
         C.bytes,
         "Bytes",

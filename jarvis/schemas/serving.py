@@ -1,11 +1,11 @@
 """Tables of inference: steps of an engine, and the layers of a model in them."""
 
-from jarvis.schemas.columns import FLAG, INTEGER, Column, count, number, text
+from jarvis.schemas.columns import Column, count, flag, integer, number, text
 from jarvis.schemas.names import C
 
 
 def _optional(name: str, label: str, meaning: str) -> Column:
-    return Column(name, label, INTEGER, format=",d", meaning=f"{meaning}; empty if not known")
+    return count(name, label, f"{meaning}; empty if not known")
 
 
 def _ms(name: str, label: str, meaning: str) -> Column:
@@ -21,12 +21,11 @@ def _percent(name: str, label: str, meaning: str) -> Column:
 
 
 INFERENCE_STEPS = (
-    Column(C.step, "Step", INTEGER, meaning="position of the step in the recording, from 0"),
-    Column(
+    integer(C.step, "Step", "position of the step in the recording, from 0"),
+    integer(
         C.part,
         "Part",
-        INTEGER,
-        meaning="position of a part of a step, from 0: the replays of one graph in a row, and what "
+        "position of a part of a step, from 0: the replays of one graph in a row, and what "
         "is before and after them; empty for whole steps",
     ),
     text(
@@ -44,11 +43,10 @@ INFERENCE_STEPS = (
         "`prefill`, `decode`, `mixed` or `diffusion`; of parts `encode`, `denoise` and "
         "`image_decode`; empty if not known",
     ),
-    Column(
+    flag(
         C.is_cut,
         "Cut",
-        FLAG,
-        meaning="GPU work of launches in the step is not recorded, so its figures are too small",
+        "GPU work of launches in the step is not recorded, so its figures are too small",
     ),
     text(
         C.launch_mode,
@@ -125,14 +123,11 @@ INFERENCE_STEPS = (
 
 INFERENCE_LAYERS = (
     text(C.phase, "Phase", "phase of the steps, as in `inference_steps`"),
-    Column(
-        C.kind,
-        "Kind",
-        INTEGER,
-        meaning="kind of layer, from 0, by the kernels that repeat; empty for the rest",
+    integer(
+        C.kind, "Kind", "kind of layer, from 0, by the kernels that repeat; empty for the rest"
     ),
     _optional(C.layer_count, "Layers", "layers of the kind in one sequence of kernels"),
-    Column(C.position, "Position", INTEGER, meaning="position in the period, from 0"),
+    integer(C.position, "Position", "position in the period, from 0"),
     text(C.block, "Block", "block of a model that the kernel belongs to, by its name"),
     text(C.kernel, "Kernel", "kernel at this position; the first one if they differ"),
     text(
@@ -141,7 +136,7 @@ INFERENCE_LAYERS = (
         "operation with most of the time at this position; empty for replayed kernels without a "
         "capture",
     ),
-    Column(C.operation_uid, "Operation UID", INTEGER, meaning="row of the operations table"),
+    integer(C.operation_uid, "Operation UID", "row of the operations table"),
     text(C.shapes, "Shapes", "sides of a matrix product, else the shapes of the arguments"),
     text(C.module, "Module", "class of the innermost module around the operation"),
     text(
@@ -176,30 +171,24 @@ INFERENCE_LAYERS = (
 )
 INFERENCE_LAYER_TIMES = (
     text(C.phase, "Phase", "phase of the steps, as in `inference_steps`"),
-    Column(C.kind, "Kind", INTEGER, meaning="kind of layer, as in `inference_layers`"),
-    Column(
-        C.layer,
-        "Layer",
-        INTEGER,
-        meaning="position of the period among those of its kind in a step, from 0",
-    ),
+    integer(C.kind, "Kind", "kind of layer, as in `inference_layers`"),
+    integer(C.layer, "Layer", "position of the period among those of its kind in a step, from 0"),
     text(C.block, "Block", "block of a model that the kernels belong to"),
     _us(C.kernel_time_us, "Time", "time of the kernels of the block, the mean of the steps"),
 )
 INFERENCE_EVENTS = (
-    Column(C.uid, "UID", INTEGER, meaning="position of the GPU event in the trace"),
-    Column(C.step, "Step", INTEGER, meaning="step that launches it, as in `inference_steps`"),
-    Column(
+    integer(C.uid, "UID", "position of the GPU event in the trace"),
+    integer(C.step, "Step", "step that launches it, as in `inference_steps`"),
+    integer(
         C.graph_launch_uid,
         "Graph launch",
-        INTEGER,
-        meaning="launch call of the graph that replays it; empty for others",
+        "launch call of the graph that replays it; empty for others",
     ),
     text(C.phase, "Phase", "phase of the step"),
     text(C.block, "Block", "block of a model that it belongs to, by its name"),
-    Column(C.kind, "Kind", INTEGER, meaning="kind of its layer; empty outside layers"),
-    Column(C.layer, "Layer", INTEGER, meaning="its layer, as in `inference_layer_times`"),
-    Column(C.position, "Position", INTEGER, meaning="its position in the period, from 0"),
+    integer(C.kind, "Kind", "kind of its layer; empty outside layers"),
+    integer(C.layer, "Layer", "its layer, as in `inference_layer_times`"),
+    integer(C.position, "Position", "its position in the period, from 0"),
 )
 INFERENCE_PHASES = (
     text(C.phase, "Phase", "phase of the steps or parts, as in `inference_steps`"),

@@ -7,14 +7,13 @@ import polars as pl
 from jarvis.schemas.columns import (
     ANY_PARAM,
     ARGUMENTS,
-    FLAG,
-    INTEGER,
     KERNEL_STATS,
     NAMES,
     SPREAD,
-    TEXT,
     Column,
     count,
+    flag,
+    integer,
     number,
     statistics,
     text,
@@ -37,7 +36,7 @@ NAME = text(C.name, "name", "operator, or runtime call, of the row")
 OP_CATEGORY = text(
     C.op_category, "op category", "kind of operator, by its name or by the name of its first kernel"
 )
-EX_UID = Column(C.ex_uid, "ex_UID", INTEGER, meaning="position in the trace of an example call")
+EX_UID = integer(C.ex_uid, "ex_UID", "position in the trace of an example call")
 OPERATION_COUNT = count(C.operation_count, "operation_count", "calls in the row")
 _KERNELS_SUMMARY = (
     Column(
@@ -61,11 +60,10 @@ _NUM_KERNELS = replace(
     ),
     optional=True,
 )
-_IS_RECOMPUTE = Column(
+_IS_RECOMPUTE = flag(
     C.is_recompute,
     "is_recompute",
-    FLAG,
-    meaning="runs again in the backward pass because of activation checkpointing",
+    "runs again in the backward pass because of activation checkpointing",
     optional=True,
 )
 _OVERLAPPING_NAMES = Column(
@@ -83,11 +81,10 @@ _OVERLAP = (
         meaning="that work by name, with statistics of its mean duration over the calls",
         optional=True,
     ),
-    Column(
+    text(
         C.trunc_overlapping_kernels,
         "trunc_overlapping_kernels_details",
-        TEXT,
-        meaning="the same, with names cut to 64 characters",
+        "the same, with names cut to 64 characters",
         optional=True,
     ),
     *statistics(
@@ -99,11 +96,10 @@ _OVERLAP = (
         optional=True,
     ),
 )
-_PARENT_MODULE = Column(
+_PARENT_MODULE = text(
     C.parent_module,
     "parent_module",
-    TEXT,
-    meaning="innermost module around the call, without instance number; NA if there is none",
+    "innermost module around the call, without instance number; NA if there is none",
     optional=True,
 )
 
@@ -160,17 +156,13 @@ _ROOFLINE_TIME = number(
     optional=True,
 )
 _PCT_ROOFLINE = statistics(
-    C.pct_roofline,
-    "Pct Roofline",
-    "%",
-    "roofline time over GPU busy time",
-    optional=True,
+    C.pct_roofline, "Pct Roofline", "%", "roofline time over GPU busy time", optional=True
 )
 BOUND_MEANING = "which of the two peaks limits the call; memory only: the compute peak is not known"
 
 
 def _bound(label: str) -> Column:
-    return Column(C.roofline_bound, label, TEXT, meaning=BOUND_MEANING, optional=True)
+    return text(C.roofline_bound, label, BOUND_MEANING, optional=True)
 
 
 def _pairs(which: tuple[str, ...]) -> tuple[Column, ...]:
@@ -272,19 +264,17 @@ UNIFIED_PERF_SUMMARY = (
     _KERNEL_CALL_STACKS,
     *_OVERLAP,
     text(C.perf_params, "perf_params", "parameters that the perf model reads from the arguments"),
-    Column(C.has_perf_model, "has_perf_model", FLAG, meaning="a perf model applies to the call"),
-    Column(
+    flag(C.has_perf_model, "has_perf_model", "a perf model applies to the call"),
+    text(
         C.entry_point,
         "entry_point",
-        TEXT,
-        meaning="Python frame from which the operator was called, skipping framework wrappers",
+        "Python frame from which the operator was called, skipping framework wrappers",
         optional=True,
     ),
-    Column(
+    text(
         C.call_stack_full,
         "call_stack_full",
-        TEXT,
-        meaning="modules, Python frames and operators above the kernels of the first call, "
+        "modules, Python frames and operators above the kernels of the first call, "
         "outermost first; if kernels differ, a list for each after the shared part",
         optional=True,
     ),
@@ -293,7 +283,7 @@ UNIFIED_PERF_SUMMARY = (
 ROOFLINE = (
     NAME,
     _OVERLAPPING_NAMES,
-    Column(ANY_PARAM, "param: *", TEXT, meaning="parameters of the perf model, one column each"),
+    text(ANY_PARAM, "param: *", "parameters of the perf model, one column each"),
     _NUM_KERNELS,
     _IS_RECOMPUTE,
     *_roofline_metrics("_first"),
@@ -315,7 +305,7 @@ ROOFLINE = (
     *(Column(c.name, f"{c.label}_first", c.dtype, meaning=c.meaning) for c in ARGUMENTS),
     *statistics(C.kernel_time_us, "Kernel Time (µs)", "µs", KERNEL_TIME, (*SPREAD, "sum")),
     count(C.name_count, "name_count", "calls in the row"),
-    Column(C.uid_first, "UID_first", INTEGER, meaning="position in the trace of the first call"),
+    integer(C.uid_first, "UID_first", "position in the trace of the first call"),
 )
 COLL_ANALYSIS = (
     count(C.rank, "rank", "always 0: a single trace is its own rank 0"),
@@ -328,7 +318,7 @@ COLL_ANALYSIS = (
     count(C.out_msg_nelems, "Out msg nelems", "elements received by this rank"),
     text(C.in_split_size, "In split size", "elements for each rank, if they differ"),
     text(C.out_split_size, "Out split size", "elements from each rank, if they differ"),
-    Column(C.stream, "stream", INTEGER, meaning="stream on which the kernels ran"),
+    integer(C.stream, "stream", "stream on which the kernels ran"),
     number(C.in_msg_mb, "In msg size (MB)_first", "MiB", "size of the message sent"),
     number(C.out_msg_mb, "Out msg size (MB)_first", "MiB", "size of the message received"),
     *statistics(
@@ -348,15 +338,14 @@ KERNEL_SUMMARY = (
         "Parent op category",
         "op category of the operator; graph or runtime if no operator launched the kernel",
     ),
-    Column(
+    text(
         C.parent_cpu_op,
         "Parent cpu_op",
-        TEXT,
-        meaning="nearest operator above the launch, or the runtime call",
+        "nearest operator above the launch, or the runtime call",
         optional=True,
     ),
     text(C.kernel_name, "Kernel name", "name of the kernel"),
-    Column(C.kernel_stream, "Kernel stream", INTEGER, meaning="stream index"),
+    integer(C.kernel_stream, "Kernel stream", "stream index"),
     number(C.dur_us_sum, "Kernel duration (µs)_sum", "µs", f"{_KERNEL_DURATION}; sum"),
     count(C.dur_us_count, "Kernel duration (µs)_count", "kernels in the row"),
     *statistics(C.dur_us, "Kernel duration (µs)", "µs", _KERNEL_DURATION, ("mean", "min", "max")),
@@ -374,15 +363,14 @@ SHORT_KERNEL_HISTOGRAM = (
     count(C.count, "count", "kernels in the bin"),
 )
 SHORT_KERNELS_SUMMARY = (
-    Column(
+    text(
         C.parent_cpu_op,
         "Parent cpu_op",
-        TEXT,
-        meaning="nearest operator above the launch; kernels without one are excluded",
+        "nearest operator above the launch; kernels without one are excluded",
         optional=True,
     ),
     *(
-        Column(c.name, label, TEXT, meaning=c.meaning, optional=True)
+        text(c.name, label, c.meaning, optional=True)
         for c, label in zip(
             (ARGUMENTS[0], ARGUMENTS[2], ARGUMENTS[3]),
             ("Input dims", "Input strides", "Concrete Inputs"),

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from jarvis.schemas.columns import FLAG, INTEGER, TEXT, Column
+from jarvis.schemas.columns import Column, flag, integer, nanoseconds, text
 from jarvis.schemas.names import C
 
 _INT32, _UINT8 = pl.Int32(), pl.UInt8()
@@ -15,11 +15,11 @@ SIM_NODES = (
         meaning="0 start and 1 end of a host call, 2 start and 3 end of GPU work, 4 step mark, "
         "5 begin and 6 end of the recording",
     ),
-    Column(C.uid, "Event", INTEGER, meaning="the event; negative for marks, begin and end"),
-    Column(C.t_ns, "Time (ns)", INTEGER, "ns", ",d", "recorded time after the first event"),
+    integer(C.uid, "Event", "the event; negative for marks, begin and end"),
+    nanoseconds(C.t_ns, "Time", "recorded time after the first event"),
     Column(C.thread, "Thread", _INT32, meaning="number of the host thread, or -1"),
     Column(C.device, "Device", _INT32, meaning="of GPU work, or -1"),
-    Column(C.stream, "Stream", INTEGER, meaning="of GPU work, or -1"),
+    integer(C.stream, "Stream", "of GPU work, or -1"),
 )
 SIM_EDGES = (
     Column(C.src, "From", _INT32, meaning="node that is awaited, by its row in `sim_nodes`"),
@@ -31,24 +31,23 @@ SIM_EDGES = (
         meaning="0 duration, 1 host order, 2 launch, 3 stream order, 4 event wait, "
         "5 synchronization, 6 launch queue, 7 begin, 8 end, 9 work without a recorded launch",
     ),
-    Column(C.w_ns, "Weight (ns)", INTEGER, "ns", ",d", "least time between the nodes"),
-    Column(C.nominal_ns, "Usual (ns)", INTEGER, "ns", ",d", "what is usual for its kind"),
-    Column(C.is_binding, "Binding", FLAG, meaning="the edge explains the recorded time best"),
-    Column(C.is_inferred, "Inferred", FLAG, meaning="only nearness in time suggests the edge"),
+    nanoseconds(C.w_ns, "Weight", "least time between the nodes"),
+    nanoseconds(C.nominal_ns, "Usual", "what is usual for its kind"),
+    flag(C.is_binding, "Binding", "the edge explains the recorded time best"),
+    flag(C.is_inferred, "Inferred", "only nearness in time suggests the edge"),
 )
 SIM_SPANS = (
-    Column(C.uid, "Event", INTEGER, meaning="the host event"),
-    Column(C.name, "Name", TEXT, meaning="operator, annotation, Python frame or runtime call"),
-    Column(
+    integer(C.uid, "Event", "the host event"),
+    text(C.name, "Name", "operator, annotation, Python frame or runtime call"),
+    text(
         C.cause,
         "Cause",
-        TEXT,
-        meaning="`data_loading`, `allocator`, `kernel_loading`, `synchronization`, `operator`, "
+        "`data_loading`, `allocator`, `kernel_loading`, `synchronization`, `operator`, "
         "`annotation` or `python`",
     ),
     Column(C.thread, "Thread", _INT32, meaning="number of the host thread"),
-    Column(C.start_ns, "Start (ns)", INTEGER, "ns", ",d", "on the clock of the trace"),
-    Column(C.end_ns, "End (ns)", INTEGER, "ns", ",d", "on the clock of the trace"),
+    nanoseconds(C.start_ns, "Start", "on the clock of the trace"),
+    nanoseconds(C.end_ns, "End", "on the clock of the trace"),
 )
 TABLES = {"sim_nodes": SIM_NODES, "sim_edges": SIM_EDGES, "sim_spans": SIM_SPANS}
 ABOUT = {

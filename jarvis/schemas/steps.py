@@ -1,17 +1,12 @@
 """Tables of the steps of a recording, and of what the GPU does when."""
 
-from jarvis.schemas.columns import FLAG, INTEGER, Column, count, number, text
+from jarvis.schemas.columns import count, flag, integer, nanoseconds, number, text
 from jarvis.schemas.names import C
 from jarvis.schemas.tables import IDLE_GAPS
 
-
-def _ns(name: str, label: str, meaning: str) -> Column:
-    return Column(name, f"{label} (ns)", INTEGER, "ns", ",d", meaning)
-
-
 TIMELINE_STATES = (
-    _ns(C.start_ns, "Start", "start on the clock of the trace"),
-    _ns(C.dur_ns, "Duration", "until the state or its detail changes"),
+    nanoseconds(C.start_ns, "Start", "start on the clock of the trace"),
+    nanoseconds(C.dur_ns, "Duration", "until the state or its detail changes"),
     text(C.state, "State", "compute, communication, copy or idle"),
     text(
         C.detail,
@@ -20,7 +15,7 @@ TIMELINE_STATES = (
         "group; of a copy its direction; of idle time its cause; empty if not known",
     ),
 )
-_STEP = Column(C.step, "Step", INTEGER, meaning="position of the step in the recording, from 0")
+_STEP = integer(C.step, "Step", "position of the step in the recording, from 0")
 STEPS = (
     _STEP,
     text(
@@ -30,15 +25,14 @@ STEPS = (
         "marks of the profiler; `recording` if none are marked, so that the recording is one step",
     ),
     text(C.name, "Name", "annotation that marks the step"),
-    Column(
+    integer(
         C.number,
         "Recorded number",
-        INTEGER,
-        meaning="number that the profiler gave the step, the same on all ranks of a job; empty "
+        "number that the profiler gave the step, the same on all ranks of a job; empty "
         "if the mark has none",
         optional=True,
     ),
-    Column(C.tokens, "Tokens", INTEGER, format=",d", meaning="if the annotation has them"),
+    count(C.tokens, "Tokens", "if the annotation has them"),
     text(
         C.timed_by,
         "Timed by",
@@ -48,35 +42,35 @@ STEPS = (
         "by their marks, because the host runs ahead",
         optional=True,
     ),
-    _ns(C.start_ns, "Start", "start of the step, after carried-in work if there is any"),
-    _ns(
+    nanoseconds(C.start_ns, "Start", "start of the step, after carried-in work if there is any"),
+    nanoseconds(
         C.dur_ns,
         "Step time",
         "to the end of the step, without carried-in work. Empty for a step without GPU work if "
         "steps are timed by the GPU",
     ),
-    _ns(C.compute_ns, "Compute", "kernels and fills run, communication kernels excluded"),
-    _ns(C.exposed_comm_ns, "Exposed communication", "communication runs and no compute"),
-    _ns(C.exposed_copy_ns, "Exposed copies", "copies run, no compute or communication"),
-    _ns(
+    nanoseconds(C.compute_ns, "Compute", "kernels and fills run, communication kernels excluded"),
+    nanoseconds(C.exposed_comm_ns, "Exposed communication", "communication runs and no compute"),
+    nanoseconds(C.exposed_copy_ns, "Exposed copies", "copies run, no compute or communication"),
+    nanoseconds(
         C.idle_before_ns,
         "Idle before",
         "until the first GPU event in the step; the whole step if there is none",
     ),
-    _ns(C.idle_between_ns, "Idle between", "between the first and the last GPU event"),
-    _ns(C.idle_after_ns, "Idle after", "after the last GPU event"),
-    _ns(
+    nanoseconds(C.idle_between_ns, "Idle between", "between the first and the last GPU event"),
+    nanoseconds(C.idle_after_ns, "Idle after", "after the last GPU event"),
+    nanoseconds(
         C.carried_in_ns,
         "Carried in",
         "time in which the GPU finished work from before the recording; not in the step time",
     ),
-    _ns(C.host_start_ns, "Host start", "start of the mark"),
-    _ns(C.host_dur_ns, "Host time", "duration of the mark"),
-    _ns(C.gpu_start_ns, "GPU start", "first start of GPU work that the step launches"),
-    _ns(C.gpu_dur_ns, "GPU time", "from there to the last end of this work"),
+    nanoseconds(C.host_start_ns, "Host start", "start of the mark"),
+    nanoseconds(C.host_dur_ns, "Host time", "duration of the mark"),
+    nanoseconds(C.gpu_start_ns, "GPU start", "first start of GPU work that the step launches"),
+    nanoseconds(C.gpu_dur_ns, "GPU time", "from there to the last end of this work"),
     count(C.gpu_event_count, "GPU events", "GPU events that the step launches"),
-    _ns(C.excess_ns, "Excess", "step time over the median; empty below three steps"),
-    Column(C.is_slow, "Slow", FLAG, meaning="the step is clearly slower than the median"),
+    nanoseconds(C.excess_ns, "Excess", "step time over the median; empty below three steps"),
+    flag(C.is_slow, "Slow", "the step is clearly slower than the median"),
     text(C.slow_part, "Slow part", "part of a slow step that exceeds its median most"),
     text(
         C.slow_cause, "Slow cause", "if that is idle time, the cause of at least half of the excess"
@@ -102,8 +96,8 @@ STEP_GAPS = (
         "Place",
         "before the first GPU event in the step, between GPU events, or after the last one",
     ),
-    _ns(C.start_ns, "Start", "start on the clock of the trace"),
-    _ns(C.dur_ns, "Duration", "until GPU work starts or the step ends"),
+    nanoseconds(C.start_ns, "Start", "start on the clock of the trace"),
+    nanoseconds(C.dur_ns, "Duration", "until GPU work starts or the step ends"),
     number(C.percent_of_step, "% of step", "%", "share of the step time", ",.1f"),
     text(C.cause, "Cause", "most likely cause, as in `idle_gaps`"),
     *(column for column in IDLE_GAPS if column.name in OF_GAPS),

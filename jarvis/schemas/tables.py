@@ -4,15 +4,16 @@ from dataclasses import replace
 
 from jarvis.schemas.columns import (
     ARGUMENTS,
-    FLAG,
     INTEGER,
     KERNELS,
     NAMES,
     POPULATIONS,
-    TEXT,
     UIDS,
     Column,
     count,
+    flag,
+    integer,
+    nanoseconds,
     number,
     text,
 )
@@ -28,14 +29,14 @@ from jarvis.schemas.sheets import (
 )
 
 OPERATIONS = (
-    Column(C.uid, "UID", INTEGER, meaning=EX_UID.meaning),
-    Column(C.name, "Operation", TEXT, meaning=NAME.meaning),
-    Column(C.op_category, "Op category", TEXT, meaning=OP_CATEGORY.meaning),
+    integer(C.uid, "UID", EX_UID.meaning),
+    text(C.name, "Operation", NAME.meaning),
+    text(C.op_category, "Op category", OP_CATEGORY.meaning),
     text(C.direction, "Direction", "forward or backward pass, if known from the op category"),
-    Column(C.process_name, "Process", TEXT, meaning=THREAD[0].meaning),
-    Column(C.thread_name, "Thread", TEXT, meaning=THREAD[2].meaning),
+    text(C.process_name, "Process", THREAD[0].meaning),
+    text(C.thread_name, "Thread", THREAD[2].meaning),
     *ARGUMENTS,
-    Column(C.operation_count, "Count", INTEGER, format=",d", meaning="calls with these arguments"),
+    count(C.operation_count, "Count", "calls with these arguments"),
     number(C.kernel_time_us, "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over the calls"),
     number(C.kernel_time_us_mean, "Mean kernel time (µs)", "µs", "mean over the calls"),
     number(
@@ -59,7 +60,7 @@ OPERATIONS = (
     number(
         C.comm_time_us, "Communication time (µs)", "µs", "busy time of communication kernels inside"
     ),
-    Column(C.has_perf_model, "Perf model", FLAG, meaning="FLOPs or bytes of the call are known"),
+    flag(C.has_perf_model, "Perf model", "FLOPs or bytes of the call are known"),
     text(
         C.model_origin,
         "Model origin",
@@ -134,11 +135,10 @@ OPERATIONS = (
         "Entry point",
         "nearest Python frame outside the framework around the example call or its forward op",
     ),
-    Column(
+    flag(
         C.is_in_fsdp,
         "In FSDP",
-        FLAG,
-        meaning="a function of FSDP makes the example call, so its copies serve a collective",
+        "a function of FSDP makes the example call, so its copies serve a collective",
         optional=True,
     ),
     number(
@@ -177,21 +177,19 @@ OPERATIONS = (
     ),
 )
 GPU_WORK = (
-    Column(C.uid, "UID", INTEGER, meaning="position of the GPU event in the trace"),
+    integer(C.uid, "UID", "position of the GPU event in the trace"),
     text(C.kind, "Kind", "compute, communication or copy"),
     text(C.cat, "Event category", "category of the event in the trace"),
     text(C.name, "Kernel", "name of the kernel, copy or fill"),
-    Column(C.ts_ns, "Start (ns)", INTEGER, "ns", ",d", "start on the clock of the trace"),
-    Column(C.dur_ns, "Duration (ns)", INTEGER, "ns", ",d", "duration"),
-    Column(C.device, "Device", INTEGER, meaning="device index"),
-    Column(C.stream, "Stream", INTEGER, meaning="stream index"),
-    Column(C.linked, "Linked", FLAG, meaning="a runtime call in the trace launched it"),
-    Column(C.launch_uid, "Launch UID", INTEGER, meaning="that runtime call"),
-    Column(C.launcher_uid, "Launcher UID", INTEGER, meaning="operator that made the call"),
+    nanoseconds(C.ts_ns, "Start", "start on the clock of the trace"),
+    nanoseconds(C.dur_ns, "Duration", "duration"),
+    integer(C.device, "Device", "device index"),
+    integer(C.stream, "Stream", "stream index"),
+    flag(C.linked, "Linked", "a runtime call in the trace launched it"),
+    integer(C.launch_uid, "Launch UID", "that runtime call"),
+    integer(C.launcher_uid, "Launcher UID", "operator that made the call"),
     text(C.launcher_name, "Launcher", "name of that operator, or of the call if there is none"),
-    Column(
-        C.operation_uid, "Operation UID", INTEGER, meaning="row of the operations table, if any"
-    ),
+    integer(C.operation_uid, "Operation UID", "row of the operations table, if any"),
     Column(C.bytes, "Bytes", INTEGER, "bytes", ",d", "size of a copy"),
     text(C.direction, "Direction", "H2D, D2H, D2D or other for copies"),
     text(C.src_kind, "Source memory", "memory that a copy reads, such as Pageable"),
@@ -213,23 +211,23 @@ MEMORY_COPIES = (
     number(C.avg_bytes, "Mean bytes", "bytes", "bytes of one copy", ",.0f"),
 )
 COLLECTIVES = (
-    Column(C.uid, "UID", INTEGER, meaning="position of the kernel in the trace"),
+    integer(C.uid, "UID", "position of the kernel in the trace"),
     text(C.name, "Kernel", "name of the communication kernel"),
     text(C.collective, "Collective", "kind of collective, if recorded"),
-    Column(C.ts_ns, "Start (ns)", INTEGER, "ns", ",d", "start on the clock of the trace"),
+    nanoseconds(C.ts_ns, "Start", "start on the clock of the trace"),
     number(C.dur_us, "Duration (µs)", "µs", "duration, including waiting for other ranks"),
-    Column(C.stream, "Stream", INTEGER, meaning="stream index"),
+    integer(C.stream, "Stream", "stream index"),
     text(C.dtype, "Dtype", "element type"),
     text(C.group, "Process group", "name of the process group"),
-    Column(C.group_size, "Group size", INTEGER, meaning="ranks that take part"),
+    integer(C.group_size, "Group size", "ranks that take part"),
     number(C.message_mb, "Message (MiB)", "MiB", "larger of the messages sent and received"),
     *(
         replace(column, optional=True)
         for column in (
-            Column(C.device, "Device", INTEGER, meaning="device index"),
-            Column(C.end_ns, "End (ns)", INTEGER, "ns", ",d", "end on the clock of the trace"),
-            Column(C.correlation, "Correlation", INTEGER, meaning="id of the launch"),
-            Column(C.external_id, "External id", INTEGER, meaning="id of the launching operator"),
+            integer(C.device, "Device", "device index"),
+            nanoseconds(C.end_ns, "End", "end on the clock of the trace"),
+            integer(C.correlation, "Correlation", "id of the launch"),
+            integer(C.external_id, "External id", "id of the launching operator"),
             text(
                 C.kind,
                 "Kind",
@@ -243,11 +241,10 @@ COLLECTIVES = (
                 "it, else `name`, the kernel's",
             ),
             text(C.library, "Library", "library of the kernel by its name; empty if not known"),
-            Column(
+            flag(
                 C.also_computes,
                 "Also computes",
-                FLAG,
-                meaning="the kernel does work of its own besides the communication",
+                "the kernel does work of its own besides the communication",
             ),
             text(
                 C.args_source,
@@ -266,12 +263,11 @@ COLLECTIVES = (
                 "global ranks of the group as a JSON list; a cut list is completed from its first "
                 "rank and its stride; empty if the ranks are not known",
             ),
-            Column(C.group_rank, "Rank in the group", INTEGER, meaning="this rank in the group"),
-            Column(
+            integer(C.group_rank, "Rank in the group", "this rank in the group"),
+            integer(
                 C.seq,
                 "Sequence number",
-                INTEGER,
-                meaning="number of the collective in its group; point-to-point calls are counted "
+                "number of the collective in its group; point-to-point calls are counted "
                 "separately",
             ),
             text(C.comms_id, "Communicator id", "id of the communicator, equal on its ranks"),
@@ -291,39 +287,34 @@ COLLECTIVES = (
             ),
             text(C.in_split_size, "Elements sent to each", "elements for each rank of the group"),
             text(C.out_split_size, "Elements received from each", "elements from each rank"),
-            Column(C.src_rank, "Source rank", INTEGER, meaning="sender of a point-to-point call"),
-            Column(C.dst_rank, "Target rank", INTEGER, meaning="receiver of such a call"),
-            Column(C.is_async, "Asynchronous", FLAG, meaning="the call returns before it is done"),
-            Column(
+            integer(C.src_rank, "Source rank", "sender of a point-to-point call"),
+            integer(C.dst_rank, "Target rank", "receiver of such a call"),
+            flag(C.is_async, "Asynchronous", "the call returns before it is done"),
+            nanoseconds(
                 C.launch_start_ns,
-                "Launch (ns)",
-                INTEGER,
-                "ns",
-                ",d",
+                "Launch",
                 "start of the call that launched the kernel, on the clock of the trace",
             ),
             text(C.launch_tid, "Launch thread", "thread of that call"),
-            Column(C.graph_id, "Graph id", INTEGER, meaning="replayed graph that it belongs to"),
-            Column(C.graph_node_id, "Graph node", INTEGER, meaning="its node in that graph"),
-            Column(C.step, "Step", INTEGER, meaning="row in `steps` that launches it"),
-            Column(
-                C.exposed_ns, "Exposed (ns)", INTEGER, "ns", ",d", "time in which no compute runs"
-            ),
-            Column(C.overlap_ns, "Hidden (ns)", INTEGER, "ns", ",d", "time beside compute"),
+            integer(C.graph_id, "Graph id", "replayed graph that it belongs to"),
+            integer(C.graph_node_id, "Graph node", "its node in that graph"),
+            integer(C.step, "Step", "row in `steps` that launches it"),
+            nanoseconds(C.exposed_ns, "Exposed", "time in which no compute runs"),
+            nanoseconds(C.overlap_ns, "Hidden", "time beside compute"),
         )
     ),
 )
 IDLE_GAPS = (
-    Column(C.start_ns, "Start (ns)", INTEGER, "ns", ",d", "start on the clock of the trace"),
-    Column(C.dur_ns, "Duration (ns)", INTEGER, "ns", ",d", "until the next GPU event starts"),
+    nanoseconds(C.start_ns, "Start", "start on the clock of the trace"),
+    nanoseconds(C.dur_ns, "Duration", "until the next GPU event starts"),
     text(C.cause, "Cause", "most likely cause, a hypothesis; `unknown` if none fits"),
-    Column(C.prev_uid, "UID before", INTEGER, meaning="GPU event that ended last"),
+    integer(C.prev_uid, "UID before", "GPU event that ended last"),
     text(C.prev_name, "Kernel before", "its name"),
-    Column(C.next_uid, "UID after", INTEGER, meaning="GPU event that ends the gap"),
+    integer(C.next_uid, "UID after", "GPU event that ends the gap"),
     text(C.next_name, "Kernel after", "its name"),
-    Column(C.launch_uid, "Launch UID", INTEGER, meaning="call that launched it"),
+    integer(C.launch_uid, "Launch UID", "call that launched it"),
     text(C.launch_name, "Launch call", "name of that call"),
-    Column(C.launcher_uid, "Launcher UID", INTEGER, meaning="operator that made the call"),
+    integer(C.launcher_uid, "Launcher UID", "operator that made the call"),
     text(C.launcher_name, "Launcher", "name of that operator, or of the call if there is none"),
     number(
         C.launch_lead_us,
@@ -353,13 +344,7 @@ IDLE_GAPS = (
         "innermost one, other than of a step, around at least half of the gap",
         optional=True,
     ),
-    Column(
-        C.host_copy_uid,
-        "Copy UID",
-        INTEGER,
-        meaning="copy that the host call waits for",
-        optional=True,
-    ),
+    integer(C.host_copy_uid, "Copy UID", "copy that the host call waits for", optional=True),
     number(
         C.unlinked_us,
         "Unlinked work (µs)",
@@ -368,19 +353,12 @@ IDLE_GAPS = (
     ),
 )
 _HOST_BUSY = (
-    Column(C.runtime_ns, "Runtime calls (ns)", INTEGER, "ns", ",d", "time in runtime calls"),
-    Column(
-        C.operator_ns,
-        "Operators (ns)",
-        INTEGER,
-        "ns",
-        ",d",
-        "time in operators, outside runtime calls",
-    ),
-    Column(C.python_ns, "Python only (ns)", INTEGER, "ns", ",d", "time in Python frames only"),
+    nanoseconds(C.runtime_ns, "Runtime calls", "time in runtime calls"),
+    nanoseconds(C.operator_ns, "Operators", "time in operators, outside runtime calls"),
+    nanoseconds(C.python_ns, "Python only", "time in Python frames only"),
 )
 HOST_THREADS = (
-    Column(C.thread, "Thread", INTEGER, meaning="number of the thread, most operator time first"),
+    integer(C.thread, "Thread", "number of the thread, most operator time first"),
     text(C.process_name, "Process", "name of the process, if recorded"),
     text(C.thread_name, "Thread name", "name of the thread, if recorded"),
     text(C.pid, "Process ID", "process id in the trace"),
@@ -390,26 +368,23 @@ HOST_THREADS = (
     *_HOST_BUSY,
 )
 HOST_SLICES = (
-    Column(C.uid, "UID", INTEGER, meaning="position of the call in the trace"),
-    Column(C.thread, "Thread", INTEGER, meaning="number in `host_threads`"),
+    integer(C.uid, "UID", "position of the call in the trace"),
+    integer(C.thread, "Thread", "number in `host_threads`"),
     text(C.kind, "Kind", "runtime, operator, python or annotation"),
     text(C.name, "Call", "name of the call"),
-    Column(C.ts_ns, "Start (ns)", INTEGER, "ns", ",d", "start on the clock of the trace"),
-    Column(C.dur_ns, "Duration (ns)", INTEGER, "ns", ",d", "duration"),
+    nanoseconds(C.ts_ns, "Start", "start on the clock of the trace"),
+    nanoseconds(C.dur_ns, "Duration", "duration"),
     ARGUMENTS[0],
 )
 HOST_BINS = (
-    Column(C.thread, "Thread", INTEGER, meaning="number in `host_threads`"),
-    Column(C.start_ns, "Start (ns)", INTEGER, "ns", ",d", "start of the span"),
-    Column(C.dur_ns, "Duration (ns)", INTEGER, "ns", ",d", "length of the span, the same for all"),
+    integer(C.thread, "Thread", "number in `host_threads`"),
+    nanoseconds(C.start_ns, "Start", "start of the span"),
+    nanoseconds(C.dur_ns, "Duration", "length of the span, the same for all"),
     *_HOST_BUSY,
 )
-_NODE_TIME = Column(
+_NODE_TIME = nanoseconds(
     C.gpu_ns,
-    "GPU time (ns)",
-    INTEGER,
-    "ns",
-    ",d",
+    "GPU time",
     "sum of the durations of the GPU events launched below the node; simultaneous events each "
     "count in full",
 )
@@ -421,10 +396,10 @@ CALL_TREE = (
         "`classes`: modules of one class merged; `modules`: each module by itself; `python`: with "
         "all Python frames",
     ),
-    Column(C.node, "Node", INTEGER, meaning="number of the node; a view is in preorder"),
-    Column(C.parent, "Parent", INTEGER, meaning="node above; empty for the root of a view"),
-    Column(C.subtree_end, "Subtree end", INTEGER, meaning="number of the next node not below it"),
-    Column(C.depth, "Depth", INTEGER, meaning="nodes above it"),
+    integer(C.node, "Node", "number of the node; a view is in preorder"),
+    integer(C.parent, "Parent", "node above; empty for the root of a view"),
+    integer(C.subtree_end, "Subtree end", "number of the next node not below it"),
+    integer(C.depth, "Depth", "nodes above it"),
     text(
         C.kind,
         "Kind",
@@ -433,37 +408,22 @@ CALL_TREE = (
     ),
     text(C.name, "Name", "name of the call or the kernel"),
     _NODE_TIME,
-    Column(
-        C.self_ns,
-        "Self GPU time (ns)",
-        INTEGER,
-        "ns",
-        ",d",
-        "GPU time launched by the node itself, not by a call below it",
+    nanoseconds(
+        C.self_ns, "Self GPU time", "GPU time launched by the node itself, not by a call below it"
     ),
-    Column(
+    nanoseconds(
         C.backward_ns,
-        "Backward GPU time (ns)",
-        INTEGER,
-        "ns",
-        ",d",
+        "Backward GPU time",
         "GPU time launched by the backward pass, including that under its module",
     ),
-    Column(
-        C.modelled_ns,
-        "Modeled GPU time (ns)",
-        INTEGER,
-        "ns",
-        ",d",
-        "GPU time of operations with a perf model",
-    ),
+    nanoseconds(C.modelled_ns, "Modeled GPU time", "GPU time of operations with a perf model"),
     _NODE_LAUNCHES,
     count(C.calls, "Calls", "calls of the node with GPU work below them"),
     count(C.module_count, "Modules", "modules merged in the node"),
 )
 CALL_TREE_OPERATIONS = (
-    Column(C.node, "Node", INTEGER, meaning="kernel or rest in `call_tree`"),
-    Column(C.operation_uid, "Operation UID", INTEGER, meaning="row of the operations table"),
+    integer(C.node, "Node", "kernel or rest in `call_tree`"),
+    integer(C.operation_uid, "Operation UID", "row of the operations table"),
     _NODE_TIME,
     _NODE_LAUNCHES,
     number(
@@ -482,18 +442,16 @@ OTHER_DEFINITIONS = (
     text(C.reason, "Why", "what the tool counts, or why it has no value for this trace"),
 )
 OPERATION_MODELS = (
-    Column(C.uid, "UID", INTEGER, meaning="uid of the row in `operations`"),
-    Column(C.modelled, "Modeled", FLAG, meaning="a perf model covers the call"),
+    integer(C.uid, "UID", "uid of the row in `operations`"),
+    flag(C.modelled, "Modeled", "a perf model covers the call"),
     text(C.failure, "Failure", "why the perf model failed"),
     text(C.uncovered, "Not covered", "why the perf model does not cover the call"),
     text(C.compute, "Compute peak", "compute unit and precision; an empty text if not known"),
-    Column(
-        C.crosses_link, "Crosses link", FLAG, meaning="most of its time is copies over the link"
-    ),
+    flag(C.crosses_link, "Crosses link", "most of its time is copies over the link"),
 )
 ROOFLINE_CALLS = (
     text(C.sheet, "Sheet", "table with the call's row"),
-    Column(C.row, "Row", INTEGER, meaning="position of that row in the table"),
+    integer(C.row, "Row", "position of that row in the table"),
     number(C.kernel_time_us, "Kernel time (µs)", "µs", KERNEL_TIME),
     number(C.flops, "FLOPs", "FLOP", "floating-point work by the sheet's convention", ",.0f"),
     number(C.bytes, "Bytes", "bytes", "memory traffic by the sheet's convention", ",.0f"),
@@ -511,13 +469,11 @@ _SCOPE = (
 _STEP_NAMES = Column(C.step_names, "Steps", NAMES, meaning="operators of one instance, in order")
 _INSTANCES = count(C.instance_count, "Instances", "number of times that the steps run")
 _LAUNCHES = count(C.kernel_count, "Kernels", "GPU events of all instances")
-_EXAMPLE = Column(C.example_uid, "Example UID", INTEGER, meaning="first call of the first instance")
+_EXAMPLE = integer(C.example_uid, "Example UID", "first call of the first instance")
 _STEP = (
-    Column(C.position, "Position", INTEGER, meaning="index of the step, from 0"),
-    Column(
-        C.operation_uid, "Operation UID", INTEGER, meaning="row of the operations table of the step"
-    ),
-    Column(C.name, "Operation", TEXT, meaning=NAME.meaning),
+    integer(C.position, "Position", "index of the step, from 0"),
+    integer(C.operation_uid, "Operation UID", "row of the operations table of the step"),
+    text(C.name, "Operation", NAME.meaning),
     *ARGUMENTS[:2],
     text(C.kernel, "Kernel", "longest kernel of the step's first call"),
     count(C.calls, "Calls", "calls of this operation at this position"),
@@ -525,16 +481,14 @@ _STEP = (
     number(C.bytes, "Bytes", "bytes", "minimum memory traffic of one call", ",.0f"),
 )
 FUSION_CHAINS = (
-    Column(C.chain, "Chain", INTEGER, meaning="number of the chain, most time first"),
+    integer(C.chain, "Chain", "number of the chain, most time first"),
     *_SCOPE,
     _STEP_NAMES,
     _INSTANCES,
-    Column(
+    count(
         C.scope_calls,
         "Calls",
-        INTEGER,
-        format=",d",
-        meaning="calls of the module, function or operator that contain the instances",
+        "calls of the module, function or operator that contain the instances",
         optional=True,
     ),
     _LAUNCHES,
@@ -561,22 +515,18 @@ FUSION_CHAINS = (
     ),
     number(C.flops, "FLOPs", "FLOP", "floating-point work of all instances", ",.0f"),
     text(C.compute, "Compute peak", "compute unit and precision whose peak applies"),
-    Column(C.is_bounded, "Whole frame", FLAG, meaning="the frame contains only such chains"),
-    Column(
+    flag(C.is_bounded, "Whole frame", "the frame contains only such chains"),
+    flag(
         C.has_data_flow,
         "Data flow",
-        FLAG,
-        meaning="each step has an operand of the shape of the previous step's result",
+        "each step has an operand of the shape of the previous step's result",
     ),
     ARGUMENTS[0],
     _EXAMPLE,
 )
-FUSION_STEPS = (
-    Column(C.chain, "Chain", INTEGER, meaning="row of the table of chains"),
-    *_STEP,
-)
+FUSION_STEPS = (integer(C.chain, "Chain", "row of the table of chains"), *_STEP)
 ATTENTION_GROUPS = (
-    Column(C.group, "Group", INTEGER, meaning="number of the group, most time first"),
+    integer(C.group, "Group", "number of the group, most time first"),
     *_SCOPE,
     _STEP_NAMES,
     _INSTANCES,
@@ -594,10 +544,7 @@ ATTENTION_GROUPS = (
     text(C.compute, "Compute peak", "compute unit and precision whose peak applies"),
     _EXAMPLE,
 )
-ATTENTION_STEPS = (
-    Column(C.group, "Group", INTEGER, meaning="row of the table of unfused attention"),
-    *_STEP,
-)
+ATTENTION_STEPS = (integer(C.group, "Group", "row of the table of unfused attention"), *_STEP)
 TRACE_HEALTH = (
     text(C.key, "Key", "identifier of the fact"),
     text(C.title, "Fact", "topic of the fact"),

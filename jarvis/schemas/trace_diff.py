@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from jarvis.schemas.columns import ARGUMENTS, INTEGER, NAMES, TEXT, Column, count, number, text
+from jarvis.schemas.columns import ARGUMENTS, NAMES, Column, count, integer, number, text
 from jarvis.schemas.names import C
 
 _LCA = "lowest call that both traces have in common above GPU work"
@@ -30,14 +30,13 @@ COMPARED = (
         ),
         optional=True,
     ),
-    Column(
+    text(
         C.lca_id,
         "lca_id",
-        TEXT,
-        meaning=f"their numbers: each is a {_LCA}; for GPU work in both traces the work itself",
+        f"their numbers: each is a {_LCA}; for GPU work in both traces the work itself",
         optional=True,
     ),
-    Column(C.lca_name, "lca_name", TEXT, meaning="their names, each once", optional=True),
+    text(C.lca_name, "lca_name", "their names, each once", optional=True),
     *(
         number(
             f"lca_kernel_time_us_trace{which}",
@@ -52,7 +51,7 @@ COMPARED = (
 DIFF_STATS = (
     text(C.name, "name", "name of the GPU event"),
     text(C.cpu_op_name, "cpu_op_name", "nearest operator above its launch"),
-    Column(C.cpu_op_uid, "cpu_op_uid", INTEGER, meaning="position of that operator in its trace"),
+    integer(C.cpu_op_uid, "cpu_op_uid", "position of that operator in its trace"),
     text(C.source, "source", "trace1 (this trace) or trace2 (the compared one)"),
     ARGUMENTS[0],
     ARGUMENTS[2],
@@ -70,13 +69,12 @@ DIFF_STATS = (
         "lowest_common_ancestor_name",
         f"{_LCA}, without line numbers; both names if they differ",
     ),
-    Column(
+    integer(
         C.lca_id,
         "lowest_common_ancestor_id",
-        INTEGER,
-        meaning="its number among all that the traces have in common, in order of calls",
+        "its number among all that the traces have in common, in order of calls",
     ),
-    Column(C.gpu_op_uid, "gpu_op_uid", INTEGER, meaning="position of the event in its trace"),
+    integer(C.gpu_op_uid, "gpu_op_uid", "position of the event in its trace"),
     Column(
         C.nn_module_stack,
         "nn_module_stack",

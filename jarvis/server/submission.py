@@ -122,8 +122,6 @@ def resubmit(
     platform: str | None,
     preset: str | None,
     progress: Progress | None = None,
-    *,
-    arch_json: Path | None = None,
 ) -> StoredAnalysis:
     """Re-project a stored analysis onto other hardware, and store the result with its labels.
 
@@ -133,7 +131,7 @@ def resubmit(
     """
     base = analysis_root(analysis)
     run = Run.load(base)
-    options = reprojected_options(run, platform, preset, arch_json)
+    options = reprojected_options(run, platform, preset)
     if options.reference is not None:
         is_stored(options.reference)
     source = stored_rows(database()).get(analysis)
@@ -146,7 +144,6 @@ def resubmit(
                 base,
                 platform=platform,
                 preset=preset,
-                arch_json=arch_json,
                 figures_sha256=options.gpu_arch_sha256,
                 output_dir=root,
                 identifier=root.name,

@@ -23,9 +23,8 @@ from jarvis.changes import (
 )
 from jarvis.core.errors import ChangeError
 from jarvis.simulation.edges import REMOVED, Int32s, Kind
-from jarvis.simulation.events import Flags, Float64s, Int64s
+from jarvis.simulation.events import Flags, Float64s, Int64s, length_before, union
 from jarvis.simulation.graph import Graph, What
-from jarvis.simulation.spans import length_before, union
 
 ORDER = (
     ScaleGpu,

@@ -3,6 +3,7 @@
 Times are integer nanoseconds after the first event.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -282,3 +283,21 @@ def _gpu(
         launch=rows["launch"].fill_null(-1).to_numpy(),
         is_copy=(rows[C.cat] == "gpu_memcpy").to_numpy(),
     )
+
+
+def union(spans: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s]:
+    """Return disjoint spans by time."""
+    times = np.array(sorted(spans), np.int64)
+    begins, stops = times[:, 0], np.maximum.accumulate(times[:, 1])
+    is_new = np.append(True, begins[1:] > stops[:-1])
+    is_last = np.append(is_new[1:], True)
+    return begins[is_new], stops[is_last]
+
+
+def length_before(begins: Int64s, stops: Int64s, times: Int64s) -> Int64s:
+    """Return the time that disjoint spans cover before each of ``times``."""
+    total = np.concatenate([[0], np.cumsum(stops - begins)])
+    index = np.searchsorted(begins, times, side="right")
+    last_stop = np.concatenate([[0], stops])[index]
+    result: Int64s = total[index] - np.maximum(last_stop - times, 0) * (index > 0)
+    return result

@@ -10,9 +10,8 @@ import polars as pl
 from jarvis.perf_report.timeline.host_spans import ALLOCATOR, DATA_LOADING, KERNEL_LOADING
 from jarvis.schemas.names import C
 from jarvis.simulation.edges import Int32s, Kind
-from jarvis.simulation.events import Float64s, Int64s
+from jarvis.simulation.events import Float64s, Int64s, length_before, union
 from jarvis.simulation.graph import Graph, What
-from jarvis.simulation.spans import length_before, union
 
 
 def replayed(graph: Graph, weights: Int64s) -> tuple[Int64s, Int32s]:

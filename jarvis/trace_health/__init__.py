@@ -8,10 +8,9 @@ import polars as pl
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
 from jarvis.trace import Trace, TraceInfo
-from jarvis.trace_health.captures import capture_facts
 from jarvis.trace_health.facts import Fact, Severity
 from jarvis.trace_health.imported import report_facts
-from jarvis.trace_health.links import link_facts
+from jarvis.trace_health.links import capture_facts, link_facts
 from jarvis.trace_health.recording import metadata_facts, recording_facts
 from jarvis.trace_health.times import time_facts
 from jarvis.trace_health.warm_up import warm_up_facts

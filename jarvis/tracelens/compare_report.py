@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 
 from jarvis.core.errors import NotComparableError
+from jarvis.tracelens.options import ALL, GROUPS
 from jarvis.tracelens.overlap import OVERLAP_SUFFIX
-from jarvis.tracelens.sheet_groups import ALL, GROUPS
 
 BASELINE, VARIANT, INTERSECT = "only_baseline", "only_variant", "intersect"
 _PARAMETER = "param: "

@@ -1,9 +1,18 @@
-"""Options of a performance report."""
+"""Options of a performance report, and the groups of sheets that can be compared.
+
+The command line reads both without importing the sheets.
+"""
 
 from dataclasses import dataclass
 
 SHORT_KERNEL_THRESHOLD_US = 10.0
 SHORT_KERNEL_BINS = 100
+
+GROUPS = ("gpu_timeline", "ops_summary", "kernel_summary", "ops_all", "roofline")
+"""Groups of sheets that can be compared, with TraceLens's names."""
+
+ALL = "all"
+"""All groups that every report has."""
 
 
 @dataclass(frozen=True, slots=True)

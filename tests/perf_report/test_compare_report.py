@@ -11,7 +11,7 @@ from jarvis.core.errors import NotComparableError
 from jarvis.reports.reading import read_report
 from jarvis.reports.xlsx import MAX_TAB_NAME, write_workbook
 from jarvis.tracelens.compare_report import NamedReport, compare_reports, hidden_columns
-from jarvis.tracelens.sheet_groups import GROUPS
+from jarvis.tracelens.options import GROUPS
 
 KERNEL_TIME = "Kernel duration (µs)_sum"
 ROOFLINE_TIME = "Kernel Time (µs)_sum"

@@ -8,7 +8,7 @@ from jarvis.core.workspace import analyses_dir
 from jarvis.server.database import JobKind, JobState
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
-from jarvis.server.retention.orphan_cleanup import delete_orphans
+from jarvis.server.retention.housekeeping import delete_orphans
 
 
 def staged(name: str, label: str, kind: str = "new") -> Path:

@@ -30,7 +30,7 @@ from jarvis.analyses.operations import (
 from jarvis.core.dtypes import element_bytes
 from jarvis.core.literals import parse_literal
 from jarvis.findings import Finding
-from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
+from jarvis.schemas.columns import count, number, text
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
@@ -238,24 +238,17 @@ ADVICE = {
 }
 
 DETAILS = (
-    Column("norm_type", "Norm", TEXT, meaning="kind of normalization"),
-    Column("mode", "Mode", TEXT, meaning="training, inference or backward; empty if not known"),
-    Column(
-        "reductions",
-        "Reductions",
-        INTEGER,
-        format=",d",
-        meaning="channels or rows that are reduced independently",
-    ),
-    Column("extent", "Extent", INTEGER, format=",d", meaning="elements per reduction"),
-    Column("layout", "Input layout", TEXT, meaning="memory layout of the input"),
-    Column(
+    text("norm_type", "Norm", "kind of normalization"),
+    text("mode", "Mode", "training, inference or backward; empty if not known"),
+    count("reductions", "Reductions", "channels or rows that are reduced independently"),
+    count("extent", "Extent", "elements per reduction"),
+    text("layout", "Input layout", "memory layout of the input"),
+    number(
         "estimated_bytes",
         "Estimated bytes",
-        NUMBER,
         "bytes",
-        ",.0f",
         "passes over the input, if no perf model covers it",
+        ",.0f",
     ),
     *bandwidth.DETAILS,
 )

@@ -29,7 +29,7 @@ from jarvis.analyses.operations import (
 )
 from jarvis.analyses.tiny_tensors import owner_advice
 from jarvis.findings import Finding, Priority
-from jarvis.schemas import FLAG, TEXT, Column
+from jarvis.schemas.columns import flag, text
 from jarvis.schemas.names import C
 from jarvis.text.messages import NAMES_SHOWN, Message, MessageTable, action
 
@@ -171,10 +171,10 @@ MESSAGES = MessageTable(
 )
 
 DETAILS = (
-    Column("op_type", "Type", TEXT, meaning="what the operator does"),
-    Column("op_class", "Class", TEXT, meaning="arithmetic, copy, cast, activation, and so on"),
-    Column("access", "Access", TEXT, meaning="memory layout of the operands"),
-    Column("is_baseline", "Baseline", FLAG, meaning="included in the bandwidth baseline"),
+    text("op_type", "Type", "what the operator does"),
+    text("op_class", "Class", "arithmetic, copy, cast, activation, and so on"),
+    text("access", "Access", "memory layout of the operands"),
+    flag("is_baseline", "Baseline", "included in the bandwidth baseline"),
     *bandwidth.DETAILS,
 )
 

@@ -6,7 +6,7 @@ from pydantic import JsonValue
 from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.operations import HYPOTHESIS, message_column, parameter
-from jarvis.schemas import INTEGER, TEXT, Column
+from jarvis.schemas.columns import count, integer, text
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
@@ -97,10 +97,10 @@ ADVICE = {
 }
 
 DETAILS = (
-    Column("moe_type", "Type", TEXT, meaning="routing, aux, fused, unfused or expert products"),
-    Column("tokens", "Tokens", INTEGER, format=",d", meaning="tokens in one call"),
-    Column("experts", "Experts", INTEGER, format=",d", meaning="experts with weights"),
-    Column("per_token", "Experts per token", INTEGER, meaning="experts that process each token"),
+    text("moe_type", "Type", "routing, aux, fused, unfused or expert products"),
+    count("tokens", "Tokens", "tokens in one call"),
+    count("experts", "Experts", "experts with weights"),
+    integer("per_token", "Experts per token", "experts that process each token"),
 )
 
 

@@ -13,7 +13,7 @@ from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import OperationGroup, message_column
 from jarvis.findings import Finding, Priority
 from jarvis.preconditions import GRAPH_LAUNCH, HOST_READ
-from jarvis.schemas import TEXT, Column
+from jarvis.schemas.columns import text
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable, action
 
@@ -139,8 +139,8 @@ MESSAGES = MessageTable(
 )
 
 DETAILS = (
-    Column("sub_category", "Type", TEXT, meaning="kind suggested by the name"),
-    Column("looks_like", "Looks like", TEXT, meaning="kind suggested by kernel and call site"),
+    text("sub_category", "Type", "kind suggested by the name"),
+    text("looks_like", "Looks like", "kind suggested by kernel and call site"),
 )
 
 

@@ -22,7 +22,7 @@ from jarvis.analyses.operations import (
     LAUNCH_BOUND_RULE,
     PATTERN,
 )
-from jarvis.schemas import FLAG, INTEGER, TEXT, Column
+from jarvis.schemas.columns import count, flag, text
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
@@ -120,13 +120,11 @@ ADVICE = {
 }
 
 DETAILS = (
-    Column("reduce_type", "Type", TEXT, meaning="reduction result"),
-    Column("is_softmax", "Softmax", FLAG, meaning="the operator is a softmax"),
-    Column(
-        "results", "Results", INTEGER, format=",d", meaning="rows that are reduced independently"
-    ),
-    Column("extent", "Extent", INTEGER, format=",d", meaning="elements reduced to one result"),
-    Column("axis", "Axis", TEXT, meaning="inner: contiguous in memory; outer: strided; all"),
+    text("reduce_type", "Type", "reduction result"),
+    flag("is_softmax", "Softmax", "the operator is a softmax"),
+    count("results", "Results", "rows that are reduced independently"),
+    count("extent", "Extent", "elements reduced to one result"),
+    text("axis", "Axis", "inner: contiguous in memory; outer: strided; all"),
     *bandwidth.DETAILS,
 )
 

@@ -26,7 +26,8 @@ from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, 
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.unfused_attention import TABLES as UNFUSED_TABLES
 from jarvis.analyses.unfused_attention import unfused_attention
-from jarvis.schemas import FLAG, INTEGER, NUMBER, TEXT, Column
+from jarvis.schemas import NUMBER, Column
+from jarvis.schemas.columns import count, flag, integer, text
 from jarvis.schemas.names import C
 
 
@@ -115,17 +116,17 @@ ADVICE = {
 }
 
 DETAILS = (
-    Column(C.n_q, "Queries", INTEGER, format=",d", meaning="queries per sequence"),
-    Column(C.n_kv, "Keys", INTEGER, format=",d", meaning="keys and values per sequence"),
-    Column("heads_q", "Heads", INTEGER, format=",d", meaning="query heads"),
-    Column("heads_kv", "KV heads", INTEGER, format=",d", meaning="key and value heads"),
-    Column("gqa_ratio", "Heads per KV head", INTEGER, meaning="query heads that share one KV head"),
-    Column(C.head_dim, "Head dim", INTEGER, format=",d", meaning="length of a query vector"),
-    Column(C.attention_pattern, "Heads share KV", TEXT, meaning="GQA where heads share keys"),
-    Column(C.is_flash, "Flash", FLAG, meaning="the operator or its kernel is flash attention"),
-    Column("is_paged", "Paged", FLAG, meaning="the operator or its kernel reads a paged cache"),
+    count(C.n_q, "Queries", "queries per sequence"),
+    count(C.n_kv, "Keys", "keys and values per sequence"),
+    count("heads_q", "Heads", "query heads"),
+    count("heads_kv", "KV heads", "key and value heads"),
+    integer("gqa_ratio", "Heads per KV head", "query heads that share one KV head"),
+    count(C.head_dim, "Head dim", "length of a query vector"),
+    text(C.attention_pattern, "Heads share KV", "GQA where heads share keys"),
+    flag(C.is_flash, "Flash", "the operator or its kernel is flash attention"),
+    flag("is_paged", "Paged", "the operator or its kernel reads a paged cache"),
     Column(C.ctx_ratio, "Prefill share", NUMBER, meaning="share of tokens in the context phase"),
-    Column("pattern", "Pattern", TEXT, meaning="notable property of the shape"),
+    text("pattern", "Pattern", "notable property of the shape"),
 )
 
 

@@ -24,7 +24,7 @@ from jarvis.findings import Finding, Priority
 from jarvis.perf_models.arguments import total_bytes
 from jarvis.perf_models.dtypes import bytes_per_element
 from jarvis.perf_models.triton import fused_ops
-from jarvis.schemas import TEXT, Column
+from jarvis.schemas.columns import text
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable, action
 
@@ -129,8 +129,8 @@ MESSAGES = MessageTable(
 )
 
 DETAILS = (
-    Column("kernel_type", "Type", TEXT, meaning="from the compiler's name prefix"),
-    Column("fused", "Fused operators", TEXT, meaning="as listed in the kernel name"),
+    text("kernel_type", "Type", "from the compiler's name prefix"),
+    text("fused", "Fused operators", "as listed in the kernel name"),
 )
 
 

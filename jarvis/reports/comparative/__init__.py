@@ -4,21 +4,24 @@ They are in the folder of ``jarvis compare`` and in the run directory of a targe
 with a reference.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
+import polars as pl
 
 from jarvis.comparison import Comparison, Role
 from jarvis.core.output import write_output
-from jarvis.core.workspace import RunPaths
+from jarvis.core.workspace import ComparisonPaths, RunPaths
 from jarvis.findings import as_data
 from jarvis.reports.comparative.fair import fair_markdown
 from jarvis.reports.comparative.rough import rough_markdown
 from jarvis.reports.comparative.subject import Subject
 from jarvis.reports.csv import write_csvs
 from jarvis.run import Run
+from jarvis.tracelens.compare_report import hidden_columns
 
-__all__ = ["write_comparison"]
+__all__ = ["write_comparison", "write_folder", "write_sheets"]
 
 
 def write_comparison(comparison: Comparison, target: Run, reference: Run, root: Path) -> None:
@@ -28,6 +31,34 @@ def write_comparison(comparison: Comparison, target: Run, reference: Run, root: 
     for kind, markdown in (("fair", fair_markdown), ("rough", rough_markdown)):
         write_output(paths.comparative_report(kind), markdown(subject))
     _write_data(subject, root)
+
+
+def write_folder(
+    comparison: Comparison,
+    target: Run,
+    reference: Run,
+    sheets: Mapping[str, pl.DataFrame],
+    root: Path,
+) -> None:
+    """Write a comparison below ``root``.
+
+    The workbook of ``sheets``, the performance reports of both sides, the reports of the
+    comparison, and the data behind them.
+    """
+    from jarvis.reports.xlsx import write_workbook
+
+    paths = ComparisonPaths(root)
+    write_sheets(sheets, paths.workbook)
+    for role, run in ((Role.REFERENCE, reference), (Role.TARGET, target)):
+        write_workbook(run.sheets(), paths.perf_report(role.value))
+    write_comparison(comparison, target, reference, root)
+
+
+def write_sheets(sheets: Mapping[str, pl.DataFrame], path: Path) -> Path:
+    """Write the sheets of both sides as a workbook."""
+    from jarvis.reports.xlsx import write_workbook  # a job process imports openpyxl while it waits
+
+    return write_workbook(sheets, path, hidden_columns)
 
 
 def _write_data(subject: Subject, root: Path) -> None:

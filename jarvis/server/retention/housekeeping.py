@@ -1,8 +1,9 @@
-"""Retention of ended jobs, their exported files, audit log entries, and rows without folders.
+"""Retention of ended jobs, their files, audit log entries, and rows without folders.
 
 ``jarvis prune`` applies all of it at once; a worker applies a limited part every hour.
 """
 
+import re
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,10 +12,21 @@ from pathlib import Path
 
 from sqlalchemy import ColumnElement, Engine, and_, delete, func, select
 
-from jarvis.core.workspace import analyses_dir, exports_dir, sweep_pushes
-from jarvis.server.database import ACTIVE, AUDIT, JOB_ANALYSES, JOB_WAITS, JOBS, reading, writing
+from jarvis.core.staging import clear_staged
+from jarvis.core.workspace import analyses_dir, exports_dir, sweep_pushes, uploads_dir
+from jarvis.server.database import (
+    ACTIVE,
+    AUDIT,
+    JOB_ANALYSES,
+    JOB_WAITS,
+    JOBS,
+    JobState,
+    reading,
+    writing,
+)
+from jarvis.server.errors import UnknownJobError
 from jarvis.server.ingest import uploads
-from jarvis.server.retention.orphan_cleanup import delete_orphans
+from jarvis.server.jobs import queue
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import all_rows, folders_here, forget, is_copy, stored_rows
@@ -22,6 +34,9 @@ from jarvis.server.storage.storage_keys import remove_folder
 
 JOBS_AT_ONCE = 200
 """Maximum number of jobs that a worker deletes at once."""
+
+_LABEL = re.compile(r"-(job-([0-9a-f]+)-([0-9]+)-)")
+"""``Job.attempt_label`` in the name of a hidden folder: job id and attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +106,27 @@ def drop_missing(engine: Engine) -> None:
     being_replaced = {path.name.split(".")[1] for path in root.glob(".*.*")}
     if missing := written - folders_here().keys() - being_replaced:
         forget(engine, missing)
+
+
+def delete_orphans(engine: Engine) -> None:
+    """Delete partial results of attempts that died on this machine.
+
+    A worker deletes those of its own jobs. If machines have separate homes, the death may be
+    noticed by a worker on another machine, which cannot delete them.
+    """
+    for folder in (analyses_dir(), exports_dir(), uploads_dir()):
+        matches = (_LABEL.search(entry.name) for entry in folder.glob(".*"))
+        for label, job_id, attempt in {match.groups() for match in matches if match}:
+            if not _is_running(engine, job_id, int(attempt)):
+                clear_staged(folder, label)
+
+
+def _is_running(engine: Engine, job_id: str, attempt: int) -> bool:
+    try:
+        job = queue.find(engine, job_id)
+    except UnknownJobError:
+        return False
+    return job.state is JobState.RUNNING and job.attempts == attempt
 
 
 def publish_local_analyses(engine: Engine) -> None:

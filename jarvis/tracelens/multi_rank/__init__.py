@@ -31,7 +31,6 @@ def multi_rank_sheets(
     *,
     gpus_per_node: int | None,
     aggregations: Sequence[str] = DEFAULT_AGGREGATIONS,
-    with_heat_map: bool = True,
 ) -> MultiRankSheets:
     """Return the sheets of some ranks.
 
@@ -39,7 +38,6 @@ def multi_rank_sheets(
         collectives: The table ``collectives`` of each rank.
         gpus_per_node: Ranks of a node, for the columns on nodes; without it they are left out.
         aggregations: Of AGGREGATIONS, for the summaries.
-        with_heat_map: Add the sheet of bytes by sender and receiver.
     """
     nodes = nodes_of(gpus_per_node)
     ranks = sorted(collectives)
@@ -57,6 +55,6 @@ def multi_rank_sheets(
             implicit_sync.straggler_summary(synchronized, rows, ranks), by_rank=True
         ),
     }
-    if with_heat_map and len(ranks) <= all_to_all_v.MAX_HEAT_MAP_RANKS:
+    if len(ranks) <= all_to_all_v.MAX_HEAT_MAP_RANKS:
         sheets["nccl_all2allv_heatmap"] = all_to_all_v.heat_map(rows)
     return MultiRankSheets(sheets, (*differing, *others))

@@ -23,7 +23,7 @@ from jarvis.analyses.compute.convolution.overheads import (
 )
 from jarvis.analyses.fp32 import fp32_products
 from jarvis.analyses.operations import PATTERN, parameters
-from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
+from jarvis.schemas.columns import count, number, text
 from jarvis.schemas.names import C
 
 SMALL_KERNEL = 3
@@ -188,28 +188,23 @@ ADVICE = {
 }
 
 DETAILS = (
-    Column("conv_type", "Convolution", TEXT, meaning="conv1d, conv2d, conv3d, by the weight"),
-    Column("filter", "Filter", TEXT, meaning="sides of the filter"),
-    Column("pattern", "Kind", TEXT, meaning="what determines the expected efficiency"),
-    Column("channels", "Channels", TEXT, meaning="channels of one group, from input to output"),
-    Column("groups", "Groups", INTEGER, format=",d", meaning="groups of channels"),
-    Column("dilation", "Dilation", TEXT, meaning="dilation of the filter, if not 1"),
-    Column("layout", "Input layout", TEXT, meaning="memory layout of the input"),
-    Column(
-        C.transpose_us, "Transposes (µs)", NUMBER, "µs", ",.1f", "GPU time of layout transposes"
-    ),
-    Column("transpose_count", "Transposes", INTEGER, format=",d", meaning="their launches"),
-    Column(C.transpose_pct, "Transposes (%)", NUMBER, "%", ",.1f", "their share of the row's time"),
-    Column(
-        C.fill_us, "Fills and casts (µs)", NUMBER, "µs", ",.1f", "kernels that only fill or cast"
-    ),
-    Column(
+    text("conv_type", "Convolution", "conv1d, conv2d, conv3d, by the weight"),
+    text("filter", "Filter", "sides of the filter"),
+    text("pattern", "Kind", "what determines the expected efficiency"),
+    text("channels", "Channels", "channels of one group, from input to output"),
+    count("groups", "Groups", "groups of channels"),
+    text("dilation", "Dilation", "dilation of the filter, if not 1"),
+    text("layout", "Input layout", "memory layout of the input"),
+    number(C.transpose_us, "Transposes (µs)", "µs", "GPU time of layout transposes", ",.1f"),
+    count("transpose_count", "Transposes", "their launches"),
+    number(C.transpose_pct, "Transposes (%)", "%", "their share of the row's time", ",.1f"),
+    number(C.fill_us, "Fills and casts (µs)", "µs", "kernels that only fill or cast", ",.1f"),
+    number(
         C.convolving_pct,
         "Efficiency without them (%)",
-        NUMBER,
         "%",
-        ",.1f",
         "efficiency of the convolution kernels alone, without transposes, fills and casts",
+        ",.1f",
     ),
 )
 

@@ -23,7 +23,7 @@ from jarvis.analyses.compute.gemm.shapes import (
 )
 from jarvis.analyses.fp32 import fp32_products
 from jarvis.analyses.operations import LAUNCH_BOUND, LAUNCH_BOUND_RULE
-from jarvis.schemas import FLAG, INTEGER, TEXT, Column
+from jarvis.schemas.columns import count, flag, text
 from jarvis.schemas.names import C
 
 ADVICE = {
@@ -115,19 +115,17 @@ ADVICE = {
 }
 
 DETAILS = (
-    Column("m", "M", INTEGER, format=",d", meaning="rows of the product"),
-    Column("n", "N", INTEGER, format=",d", meaning="columns of the product"),
-    Column("k", "K", INTEGER, format=",d", meaning="length of the inner products"),
-    Column("b", "Batch", INTEGER, format=",d", meaning="products in one call"),
-    Column(C.dtype, "Dtype", TEXT, meaning="type of the inputs"),
-    Column(C.gemm_type, "GEMM type", TEXT, meaning="quantized or regular"),
-    Column("pattern", "Pattern", TEXT, meaning="notable property of the shape"),
-    Column("tile", "Tile", TEXT, meaning="macro tile stated in the kernel name"),
-    Column("output_tiles", "Output tiles", INTEGER, format=",d", meaning="tiles over the output"),
-    Column(
-        C.model_part, "Part of the model", TEXT, meaning="from the names of the enclosing modules"
-    ),
-    Column("is_misaligned", "Misaligned", FLAG, meaning="its alignment costs time"),
+    count("m", "M", "rows of the product"),
+    count("n", "N", "columns of the product"),
+    count("k", "K", "length of the inner products"),
+    count("b", "Batch", "products in one call"),
+    text(C.dtype, "Dtype", "type of the inputs"),
+    text(C.gemm_type, "GEMM type", "quantized or regular"),
+    text("pattern", "Pattern", "notable property of the shape"),
+    text("tile", "Tile", "macro tile stated in the kernel name"),
+    count("output_tiles", "Output tiles", "tiles over the output"),
+    text(C.model_part, "Part of the model", "from the names of the enclosing modules"),
+    flag("is_misaligned", "Misaligned", "its alignment costs time"),
 )
 
 

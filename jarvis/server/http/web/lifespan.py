@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
 
-from jarvis.core.gc_tuning import tune_for_server
+from jarvis.core.memory_tuning import tune_for_server
 from jarvis.server.jobs.workers.worker_watch import worker_at_work
 from jarvis.server.logs import take_over_loggers
 from jarvis.server.settings import settings

@@ -23,7 +23,7 @@ from jarvis.server.jobs import claims
 from jarvis.server.jobs.queue import FinishedStep, JobProgress, Outcome
 from jarvis.server.jobs.workers.job_child import LocalJobProcess, memory_limit_bytes
 from jarvis.server.jobs.workers.job_messages import Assignment
-from jarvis.server.retention.orphan_cleanup import delete_orphans
+from jarvis.server.retention.housekeeping import delete_orphans
 from jarvis.server.settings import settings
 from jarvis.server.storage.storage_keys import path_at
 

@@ -8,7 +8,7 @@ from jarvis.comparison import TOLERANCE, Role
 from jarvis.core.workspace import ComparisonPaths, safe_name
 from jarvis.pipeline import Progress, compare
 from jarvis.pipeline.steps import step
-from jarvis.reports.comparative.folder import write_folder, write_sheets
+from jarvis.reports.comparative import write_folder, write_sheets
 from jarvis.run import Run
 from jarvis.server.database import JobKind
 from jarvis.server.jobs.kinds.base import JobOutput

@@ -16,7 +16,7 @@ from time import monotonic
 
 from jarvis.analyses import load_registry
 from jarvis.core.errors import JarvisError
-from jarvis.core.gc_tuning import raise_thresholds
+from jarvis.core.memory_tuning import raise_thresholds
 from jarvis.core.staging import LABEL_VARIABLE
 from jarvis.pipeline import Step
 from jarvis.pipeline.steps import READING_EVERY_S
