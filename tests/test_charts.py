@@ -174,6 +174,7 @@ def test_one_small_operation_does_not_stretch_the_axes(draw: Any) -> None:
     low, high = chart["layer"][0]["encoding"]["y"]["scale"]["domain"]
     assert high < 1000 * low
     assert drawing.note == "Outside the chart: 1 operation, 1.00 µs of 1.00 ms."
+    assert charts.selectable(drawing, None, charts.LIGHT).note == drawing.note
     assert not any("fp32" in text for text in texts(chart))
     assert len(values(chart, chart["layer"][0])) == 2  # of which one is clipped
 

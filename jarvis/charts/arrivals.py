@@ -348,7 +348,7 @@ def _bandwidth_spec(palette: Palette, *, has_link: bool, has_floor: bool) -> Spe
         color=color,
         size=alt.Size(
             f"{C.count}:Q",
-            scale=alt.Scale(range=_MARK_PX2),
+            scale=alt.Scale(domainMin=1, range=_MARK_PX2),
             legend=alt.Legend(title="Collectives", orient="top", tickCount=3, format="d"),
         ),
         fill=alt.Fill(f"{C.kind}:N", scale=colors, legend=None),

@@ -1,6 +1,7 @@
 """Marks of operations that can be clicked, with the selected one outlined."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -35,7 +36,7 @@ def selectable(drawing: Drawing, uid: int | None, palette: Palette) -> Drawing:
     if not any(param.get("name") == PICKED for param in spec.get("params", ())):
         pick = {"name": PICKED, "select": {"type": "point", "fields": [str(C.uid)]}}
         first["params"] = [*first.get("params", ()), pick]
-    picked = Drawing({**spec, "layer": [first, *layers[1:]]}, drawing.datasets)
+    picked = replace(drawing, spec={**spec, "layer": [first, *layers[1:]]})
     return _outlined(picked, None if uid is None else pl.col(C.uid) == uid, palette)
 
 
@@ -48,7 +49,7 @@ def outlined_bar(
     if "field" in first["encoding"]["color"]:  # parts of the outline are stacked, too
         detail = {"field": first["encoding"]["color"]["field"], "type": "nominal"}
         first["encoding"] = {**first["encoding"], "detail": detail}
-    bars = Drawing({**spec, "layer": [first, *layers[1:]]}, drawing.datasets)
+    bars = replace(drawing, spec={**spec, "layer": [first, *layers[1:]]})
     if uid is None:
         return _outlined(bars, None, palette)
     own = rows.filter(pl.col(C.uid) == uid).select(named(y, NO_NAME)).to_series()
@@ -83,4 +84,4 @@ def _outlined(drawing: Drawing, is_own: pl.Expr | None, palette: Palette) -> Dra
     marks = drawing.datasets[data["name"]]
     own = marks.head(0) if is_own is None else marks.filter(is_own)
     spec = {**drawing.spec, "layer": [*drawing.spec["layer"], outline]}
-    return Drawing(spec, {**drawing.datasets, SELECTED: own})
+    return replace(drawing, spec=spec, datasets={**drawing.datasets, SELECTED: own})

@@ -1,6 +1,6 @@
 """The table of operations of a category."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -233,7 +233,7 @@ def _part(
     known = {**operation_columns(analysis), **_TEXTS, **_STEP_SAVING}
     shown, columns = in_readable_units(_readable(part), known, _rows)
     names = shown_columns(analysis, _rows)
-    widths = _WIDTHS | _text_widths(shown, has_shapes="arguments" in names)
+    widths = _WIDTHS | _text_widths(shown, names)
     if C.called_from in names and "state" not in names:
         before = sum(_PLACES.get(n, widths.get(n, 0)) for n in names[: names.index(C.called_from)])
         room_px = _PAGE_PX - before
@@ -260,11 +260,15 @@ def _ordered(rows: pl.DataFrame, order: row_order.RowOrder) -> pl.DataFrame:
     return order.sorted(rows.select(C.uid, order.column).with_row_index(C.place))
 
 
-def _text_widths(shown: pl.DataFrame, *, has_shapes: bool) -> dict[str, int]:
-    """Return the widths of names and shapes in pixels."""
+def _text_widths(shown: pl.DataFrame, names: Sequence[str]) -> dict[str, int]:
+    """Return the widths of names and shapes in pixels; with states, both fill their room, so that
+    no column is cut at the edge of the page."""
     name_px, shapes_px = (_needed_px(shown[name]) for name in (C.name, "arguments"))
-    if not has_shapes or name_px + shapes_px < _NAME_AND_SHAPES_PX:
-        return {C.name: min(name_px, 270), "arguments": shapes_px}
+    has_states = "state" in names
+    if "arguments" not in names:
+        return {C.name: 270 if has_states else min(name_px, 270)}
+    if not has_states and name_px + shapes_px < _NAME_AND_SHAPES_PX:
+        return {C.name: name_px, "arguments": shapes_px}
     name_px = min(name_px, _NAME_PX)
     room_px = _NAME_AND_SHAPES_PX - name_px
     return {C.name: name_px, "arguments": room_px + _WIDTHS["state"] * (shapes_px > room_px)}
