@@ -51,17 +51,15 @@ _SPANS_OF = {
 """Causes of idle time whose host calls are known: calls that overlap a gap are removed whole."""
 
 
-def finding_changes(
-    finding: Finding, simulation: Simulation, end: End = "mid"
-) -> tuple[Change, ...]:
-    """Return the changes that a finding proposes, by one of its estimates; none without a saving.
+def finding_changes(finding: Finding, simulation: Simulation) -> tuple[Change, ...]:
+    """Return the changes that a finding proposes, by its middle estimate; none without a saving.
 
     Kernels get shorter by what the finding saves on them, to KERNEL_FLOOR_US each if they become
     more efficient, or go with their launches if that is all of their time; one kernel replaces a
     chain. Copies get shorter and are not waited for. Host time in the gaps of a cause is removed,
     waits are not waited for, and communication is hidden.
     """
-    return _proposal(finding, simulation)(end)
+    return _proposal(finding, simulation)("mid")
 
 
 def changes_by_end(finding: Finding, simulation: Simulation) -> list[tuple[Change, ...]]:

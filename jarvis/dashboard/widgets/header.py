@@ -85,9 +85,7 @@ def _warn(lines: list[str]) -> None:
     st.warning(_LINE_BREAK.join(map(prose, lines)), icon=":material/warning:", width="stretch")
 
 
-def page_header(
-    title: str, icon: str, shown: Analysis | None = None, *, has_health: bool = False
-) -> Opened:
+def page_header(title: str, icon: str, shown: Analysis | None = None) -> Opened:
     """Draw the title; model name, GPU, trace and id of the analysis; its targets; and warnings.
     Return the open analysis at these targets.
 
@@ -95,7 +93,6 @@ def page_header(
         title: Title of the page.
         icon: Streamlit icon of the page.
         shown: The analysis of the page, if it has one; its tier selects the warnings.
-        has_health: The page draws the warnings itself.
 
     Raises:
         NoAnalysisError, UnknownAnalysisError, RunError: As ``opened``.
@@ -117,6 +114,5 @@ def page_header(
         now, notes = with_targets(analysis, shown)
     if notes:
         st.caption(notes)
-    if not has_health:
-        warning_strip(now, shown.tier if shown else None)
+    warning_strip(now, shown.tier if shown else None)
     return now
