@@ -60,6 +60,8 @@ def test_the_step_time_follows_the_slider(registered: Draw, run_id: str, run: Ru
         kernel_us = operations.select(saved=impact.saved_us(target))["saved"]
         assert shown["saved_us"].to_list() == pytest.approx(kernel_us.to_list())
         assert 0 < sum(gains_us) < kernel_us.sum()  # no kernel gets shorter than 2 µs
+        hint = "step saving 0: the steps do not wait for that operation"
+        assert any(hint in c.value for c in page.caption) == (min(gains_us) == 0)
         change = AtRoofline(work=Work(operations=tuple(operations["uid"])), target_pct=target)
         after, now = simulation.replay([change]).step_ns, simulation.recorded.step_ns
         saved = f"{MINUS}{milliseconds((now - after) / 1e6)}"

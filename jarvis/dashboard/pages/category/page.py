@@ -206,6 +206,8 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     _findings(now, result, shown, is_filtered=is_part)
     st.subheader("Operations", help=_TABLE_HELP)
     how = f"{_rows_shown(shown, rows)} · select a row for details"
+    if C.saved_step_us in shown.columns and _has_unneeded(shown):
+        how += " · step saving 0: the steps do not wait for that operation"
     if shown.is_empty():
         st.caption(how)
         st.info("The filters hide every row.", icon=":material/filter_alt:")
@@ -260,6 +262,12 @@ def _panel_key(analysis: Analysis, number: int) -> str:
 
 def _rows_shown(shown: pl.DataFrame, rows: pl.DataFrame) -> str:
     return f"{count(shown.height)} of {counted(rows.height, 'row')} shown"
+
+
+def _has_unneeded(rows: pl.DataFrame) -> bool:
+    """Return whether an operation saves kernel time but no step time."""
+    is_unneeded = (pl.col(C.saved_us) > 0) & (pl.col(C.saved_step_us) == 0)
+    return bool(rows.select(is_unneeded.any()).item())
 
 
 def _coverage(page: str, shown: pl.DataFrame, rows: pl.DataFrame) -> None:

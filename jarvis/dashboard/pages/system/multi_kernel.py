@@ -71,13 +71,17 @@ _COMMON = (C.dtype, C.group, C.group_size, C.stream)
 """Columns that are shown only where kernels differ in them; else the caption names them."""
 
 
+def uneven_steps(now: Opened) -> None:
+    """Draw which steps differ in the time of equal collectives."""
+    if uneven := uneven_collectives(now.run):
+        st.warning(uneven, icon=":material/difference:")
+
+
 def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     """Draw grades, hidden and exposed time, and the longest communication kernels."""
     totals = now.run.manifest.totals
     if totals.total_comm_time_ms > 0:
         _other_ranks(now)
-    if uneven := uneven_collectives(now.run):
-        st.warning(uneven, icon=":material/difference:")
     _grades(now.run, result)
     copies = now.run.table("memory_copies")
     if totals.total_comm_time_ms == 0 and copies.is_empty():

@@ -11,7 +11,7 @@ from jarvis.dashboard.pages.inference.serving import rates_section
 from jarvis.dashboard.pages.report.note_badges import finding_badges
 from jarvis.dashboard.pages.system.cpu_idle import cpu_idle_section
 from jarvis.dashboard.pages.system.fusion import fusion_section
-from jarvis.dashboard.pages.system.multi_kernel import multi_kernel_section
+from jarvis.dashboard.pages.system.multi_kernel import multi_kernel_section, uneven_steps
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import percent_slider
@@ -43,6 +43,8 @@ def render(analysis: Analysis) -> None:
         st.error(f"The analysis failed: {escape(result.error or '')}.", icon=":material/error:")
         return
     target_pct = _target_card(analysis, result, now)
+    if draw_first := _FIRST.get(analysis.key):
+        draw_first(now)
     st.subheader("Findings")
     finding_cards(
         result.findings,
@@ -153,6 +155,9 @@ def _panels(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
             key = f"{analysis.key}_panel_{number}"
             panel_chart(panel, rows, columns, now.run.target_pct, key)
 
+
+_FIRST: Mapping[str, Callable[[Opened], None]] = {"multi_kernel": uneven_steps}
+"""What is above the findings."""
 
 _SECTIONS: Mapping[str, Callable[[Analysis, Opened, AnalysisResult], None]] = {
     "multi_kernel": multi_kernel_section,
