@@ -85,7 +85,9 @@ def _warn(lines: list[str]) -> None:
     st.warning(_LINE_BREAK.join(map(prose, lines)), icon=":material/warning:", width="stretch")
 
 
-def page_header(title: str, icon: str, shown: Analysis | None = None) -> Opened:
+def page_header(
+    title: str, icon: str, shown: Analysis | None = None, *, has_health: bool = False
+) -> Opened:
     """Draw the title; model name, GPU, trace and id of the analysis; its targets; and warnings.
     Return the open analysis at these targets.
 
@@ -93,6 +95,7 @@ def page_header(title: str, icon: str, shown: Analysis | None = None) -> Opened:
         title: Title of the page.
         icon: Streamlit icon of the page.
         shown: The analysis of the page, if it has one; its tier selects the warnings.
+        has_health: The page draws the warnings itself.
 
     Raises:
         NoAnalysisError, UnknownAnalysisError, RunError: As ``opened``.
@@ -114,5 +117,6 @@ def page_header(title: str, icon: str, shown: Analysis | None = None) -> Opened:
         now, notes = with_targets(analysis, shown)
     if notes:
         st.caption(notes)
-    warning_strip(now, shown.tier if shown else None)
+    if not has_health:
+        warning_strip(now, shown.tier if shown else None)
     return now
