@@ -534,7 +534,7 @@ def test_charts_of_ranks_have_the_rows_in_their_order() -> None:
     part = {"order": [0], "part": [PARTS[0]], "arrival_ms": [0.0]}
     times = {"start_ms": [0.0], "end_ms": [2.0], "ms": [2.0]}
     cost = {"gain_low_ms": [1.0], "gain_high_ms": [2.0], "caused_ms": [9.0]}
-    steps = pl.DataFrame({"row": rows, "step": 1, "idle_ms": 1.0, "beyond_pct": [0.0, 1.0, -9.0]})
+    steps = pl.DataFrame({"row": rows, "step": [1, 1, 2], "idle_ms": 1.0, "beyond_pct": 0.5})
     pairs = pl.DataFrame({"src": ["8-15"], "dst": ["0-7"], "mb": [5.0], "count": [2.0]})
     colors = charts.LIGHT
     drawings = {
@@ -555,6 +555,12 @@ def test_charts_of_ranks_have_the_rows_in_their_order() -> None:
     hatched = specs["arrivals"]["layer"][1]
     assert values(specs["arrivals"], hatched)[0]["row"] == "16-23"
     assert specs["arrivals"]["layer"][0]["encoding"]["color"]["field"] == "shown_ms"
+    absent = values(specs["steps"], specs["steps"]["layer"][1])
+    assert [(each["row"], each["step"]) for each in absent] == [
+        ("0-7", 2),
+        ("16-23", 1),
+        ("8-15", 2),
+    ]
     shown = specs["lanes"]["layer"][0]["encoding"]["color"]["scale"]
     assert shown == {"domain": [PARTS[0]], "range": [colors.pale]}
     gain = specs["blame"]["layer"][2]["encoding"]

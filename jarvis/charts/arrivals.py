@@ -45,6 +45,7 @@ PARTS = ("waits for other ranks", "transfers", "waiting is not known")
 _CELLS, _MISSING, _RANKS, _PEAK = "cells", "missing", "ranks", "peak"
 """Names of datasets."""
 
+_NO_TRACE = "missing"
 _STROKE = "M-0.5,0.5L0.5,-0.5"
 """Shape of a mark as a stroke, which hatches a cell."""
 
@@ -63,7 +64,7 @@ def arrival_map(
         palette: Colors of the theme.
     """
     limit = largest(arrivals["shown_ms"].abs())
-    absent = missing.with_columns(pl.lit("missing").alias("state"))
+    absent = missing.with_columns(state=pl.lit(_NO_TRACE))
     spec = _arrival_spec(limit, tuple(rows), palette)
     return Drawing(spec, {_CELLS: arrivals, _MISSING: absent})
 
@@ -82,15 +83,7 @@ def _arrival_spec(limit: float, rows: tuple[str, ...], palette: Palette) -> Spec
         palette,
         opacity=alt.condition("datum.is_edge", alt.value(0.35), alt.value(1.0)),
     ).add_params(alt.selection_point(name=PICKED, fields=[str(C.instance_id)]))
-    hatched = (
-        alt.Chart(alt.NamedData(_MISSING))
-        .mark_point(shape=_STROKE, size=60, strokeWidth=1, color=palette.muted, filled=False)
-        .encode(
-            x=alt.X(f"{C.instance_id}:O"),
-            y=alt.Y(f"{ROW}:N", sort=list(rows)),
-            tooltip=tooltip([_ROW, collective, *lines, Tip("state", "Trace", None)]),
-        )
-    )
+    hatched = _hatched(collective, lines, rows, palette)
     return _rank_map([cells, hatched], rows)
 
 
@@ -105,7 +98,10 @@ def step_map(steps: pl.DataFrame, measure: Tip, rows: Sequence[str], palette: Pa
         palette: Colors of the theme.
     """
     limit = max(largest(steps["beyond_pct"].abs()), MIN_SCALE_PCT)
-    return Drawing(_step_spec(limit, measure, tuple(rows), palette), {_CELLS: steps})
+    each = pl.DataFrame({ROW: rows}).join(steps.select(C.step).unique(), how="cross")
+    absent = each.join(steps, on=[ROW, C.step], how="anti").with_columns(state=pl.lit(_NO_TRACE))
+    spec = _step_spec(limit, measure, tuple(rows), palette)
+    return Drawing(spec, {_CELLS: steps, _MISSING: absent.sort(ROW, C.step)})
 
 
 @lru_cache(MAX_CACHED_SPECS)
@@ -115,7 +111,7 @@ def _step_spec(
     beyond = Tip("beyond_pct", "Beyond the median (% of step)", "+,.2f")
     step = Tip(C.step, "Step", ",d")
     cells = _cells(limit, step, beyond, (measure, beyond), rows, palette)
-    return _rank_map([cells], rows)
+    return _rank_map([cells, _hatched(step, (), rows, palette)], rows)
 
 
 def pair_map(pairs: pl.DataFrame, rows: Sequence[str], palette: Palette) -> Drawing:
@@ -306,6 +302,19 @@ def _cells(
         )
     )
     return cells
+
+
+def _hatched(x: Tip, lines: Sequence[Tip], rows: Sequence[str], palette: Palette) -> alt.Chart:
+    """Return strokes where a rank has no trace."""
+    strokes = alt.Chart(alt.NamedData(_MISSING)).mark_point(
+        shape=_STROKE, size=60, strokeWidth=1, color=palette.muted, filled=False
+    )
+    hatched: alt.Chart = strokes.encode(
+        x=alt.X(f"{x.field}:O"),
+        y=alt.Y(f"{ROW}:N", sort=list(rows)),
+        tooltip=tooltip([_ROW, x, *lines, Tip("state", "Trace", None)]),
+    )
+    return hatched
 
 
 def _rank_map(layers: list[alt.Chart], rows: Sequence[str], row_px: int = _ROW_PX) -> Specification:
