@@ -91,10 +91,10 @@ def _export(arguments: argparse.Namespace) -> int:
     from jarvis.reports import reporter
     from jarvis.reports.perfetto import FORMAT
 
+    chosen = reporter(arguments.format)
     root = run_directory(arguments.directory)
     if is_distributed(RunPaths(root).manifest.read_bytes()):
         return _export_ranks(arguments, root)
-    chosen = reporter(arguments.format)
     if arguments.ranks:
         arguments.usage_error("--ranks applies to a distributed run")
     if chosen.name != FORMAT and (arguments.trace or arguments.change):

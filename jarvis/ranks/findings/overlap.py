@@ -38,9 +38,9 @@ def exposed_transfer(facts: RankFacts) -> Iterator[Finding]:
     if facts.joint is None or events.is_empty():
         return
     steps = events[C.step].n_unique()
-    of_ranks = events.group_by(C.rank).agg(pl.col("exposed_ns", "hideable_ns").sum())
+    of_ranks = events.group_by(C.rank).agg(pl.col(C.exposed_ns, "hideable_ns").sum())
     hideable_ms, exposed_ms = (
-        float(np.median(of_ranks[name])) / 1e6 / steps for name in ("hideable_ns", "exposed_ns")
+        float(np.median(of_ranks[name])) / 1e6 / steps for name in ("hideable_ns", C.exposed_ns)
     )
     if hideable_ms <= 0:
         return
@@ -58,8 +58,8 @@ def exposed_transfer(facts: RankFacts) -> Iterator[Finding]:
     gain = StepGain(gains[0].low_ms, max(gains[0].low_ms, gains[1].high_ms))
     if not facts.is_worth(gain):
         return
-    sums = events.group_by(C.role, C.rank).agg(pl.col("exposed_ns").sum() / 1e6 / steps)
-    of_roles = dict(sums.group_by(C.role).agg(pl.col("exposed_ns").median()).iter_rows())
+    sums = events.group_by(C.role, C.rank).agg(pl.col(C.exposed_ns).sum() / 1e6 / steps)
+    of_roles = dict(sums.group_by(C.role).agg(pl.col(C.exposed_ns).median()).iter_rows())
     parts = tuple(
         MESSAGES(f"exposed.{role.value}", exposed_ms=of_roles[role])
         for role in _NAMED
@@ -84,7 +84,7 @@ def _actions(events: pl.DataFrame) -> Iterator[Message]:
         yield MESSAGES("exposed.action.dp")
     if kinds & set(_GRADIENTS):
         yield MESSAGES("exposed.action.gradients")
-    if events.filter(pl.col(C.role) == Role.TENSOR)["exposed_ns"].sum():
+    if events.filter(pl.col(C.role) == Role.TENSOR)[C.exposed_ns].sum():
         yield MESSAGES("exposed.action.tp")
 
 
@@ -105,7 +105,7 @@ def _events(facts: RankFacts) -> pl.DataFrame:
     events = (
         facts.tables["instance_ranks"]
         .sort(C.rank, C.start_ns, C.uid)
-        .with_columns((share * pl.col(C.exposed_transfer_ns)).alias("exposed_ns"))
+        .with_columns((share * pl.col(C.exposed_transfer_ns)).alias(C.exposed_ns))
         .join(
             instances.select(C.instance_id, C.comm_id, C.kind, C.step, C.transfer_us),
             on=C.instance_id,
@@ -140,7 +140,7 @@ def _hideable(member: Member, events: pl.DataFrame, micro_batches: int) -> pl.Da
     kernels = kernels.rename({C.end_ns: "until_ns"})
     own = events.join(kernels, on=C.uid, maintain_order="left")
     begins, ends = (free(own[time].to_numpy()) for time in (C.ts_ns, "until_ns"))
-    exposed, found = own["exposed_ns"].to_numpy(), np.zeros(own.height)
+    exposed, found = own[C.exposed_ns].to_numpy(), np.zeros(own.height)
     is_data = own[C.role] == Role.DATA
     is_gathered = (is_data & own[C.kind].is_in(_GATHERED)).to_numpy()
     is_gradient = (is_data & own[C.kind].is_in(_GRADIENTS)).to_numpy()

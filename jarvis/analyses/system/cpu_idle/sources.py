@@ -122,10 +122,10 @@ def after_waits(data: CategoryData, gaps: pl.DataFrame) -> Message | None:
     slices = data.tables.get("host_slices")
     if slices is None:
         return None
-    calls = slices.with_columns(end_ns=pl.col(C.ts_ns) + pl.col(C.dur_ns))
+    calls = slices.with_columns((pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns))
     runtime = calls.filter(pl.col(C.kind) == HostCall.RUNTIME.value)
     waits = runtime.filter(pl.col(C.name).str.contains(WAITS)).filter(is_waiting())
-    ends = gaps.select(gap_ns=C.dur_ns, end_ns=pl.col(C.start_ns) + pl.col(C.dur_ns))
+    ends = gaps.select((pl.col(C.start_ns) + pl.col(C.dur_ns)).alias(C.end_ns), gap_ns=C.dur_ns)
     by_wait = (
         ends.sort(C.end_ns)
         .join_asof(waits.sort(C.end_ns, C.uid), on=C.end_ns, check_sortedness=False)
