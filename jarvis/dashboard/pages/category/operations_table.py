@@ -117,7 +117,7 @@ _STEP_SAVING = columns_of(
 )
 """Per step; the table ``operations`` has the saving of all steps."""
 
-_MAX_CACHED = 64
+_MAX_CACHED = 256
 
 _BADGE_COLORS = (LIGHT.below_threshold, "yellow", "blue", "violet", "gray")
 """Colors of STATES: one strong color, dark enough for white text in both themes, and pale Streamlit

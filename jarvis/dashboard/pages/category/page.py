@@ -67,10 +67,10 @@ shorter. It is 0 where the steps do not wait for them. It is missing where kerne
 less than {NEGLIGIBLE_PCT:g}% of the steps, and where step times are not simulated.
 """
 
-_MAX_CACHED_PANELS = 96
+_MAX_CACHED_PANELS = 256
 """They have at most ``MAX_POINTS`` marks."""
 
-_MAX_CACHED_ROWS = 64
+_MAX_CACHED_ROWS = 128
 """Frames that share all but three columns with those of the stored run."""
 
 _TABLE_HELP = (

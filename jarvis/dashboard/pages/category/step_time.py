@@ -20,7 +20,7 @@ from jarvis.simulation.quality import Grade
 from jarvis.text.format import MINUS, counted, milliseconds, percent
 from jarvis.text.markdown import escape, prose
 
-_MAX_CACHED_TARGETS = 64
+_MAX_CACHED_TARGETS = 256
 
 LIVE_ROWS = 50
 """Operations whose step saving follows the slider, those that save most kernel time: with hundreds,
