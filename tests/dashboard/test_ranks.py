@@ -65,21 +65,22 @@ def texts(page: AppTest) -> str:
 
 def datasets(page: AppTest) -> dict[str, pl.DataFrame]:
     """Return the data of the charts by name, those of cells with what they show."""
+    of_marks = {
+        "shown_ms": "arrivals",
+        "beyond_pct": "steps",
+        "mb": "pairs",
+        "part": "lanes",
+        "cause": "blame",
+    }
+    of_missing = {"instance_id": "arrivals", "step": "steps"}
     found = {}
     for element in page.main.get("vega_lite_chart"):
-        spec = json.loads(element.proto.spec)
-        of_marks = {
-            "shown_ms": "arrivals",
-            "beyond_pct": "steps",
-            "mb": "pairs",
-            "part": "lanes",
-            "cause": "blame",
-        }
         for dataset in element.proto.datasets:
             frame = pl.read_ipc_stream(dataset.data.data)
-            kinds = [name for field, name in of_marks.items() if field in frame.columns]
+            fields = of_missing if dataset.name == "missing" else of_marks
+            kinds = [name for field, name in fields.items() if field in frame.columns][:1]
             found[" of ".join([dataset.name, *kinds])] = frame
-        assert spec["layer"]
+        assert json.loads(element.proto.spec)["layer"]
     return found
 
 
@@ -120,7 +121,7 @@ def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) ->
     manifest = RunPaths(analyses_dir() / "larger").manifest
     manifest.write_text(larger.model_dump_json(), encoding="utf-8")
     charts = datasets(page)
-    assert charts["missing"]["row"].to_list() == ["2"] * run.tables["instances"].height
+    assert charts["missing of arrivals"]["row"].to_list() == ["2"] * run.tables["instances"].height
     assert charts["ranks"]["row"].to_list() == [str(LATE_RANK)]
     causes = charts["cells of blame"]
     assert causes.filter(cause="idle: data loading")["ms"].item() == pytest.approx(8 / 4, abs=0.2)
@@ -134,7 +135,7 @@ def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) ->
     assert in_step.selectbox(key="ranks_measure").value == "Idle (ms)"
     shown = datasets(in_step)
     assert set(shown["cells of arrivals"]["row"]) == {"0"}
-    assert set(shown["missing"]["row"]) == {"2"}
+    assert set(shown["missing of arrivals"]["row"]) == {"2"}
     assert shown["cells of arrivals"]["step"].unique().to_list() == [12]
     assert "collectives on one clock · step 12" in texts(in_step).lower()
     chosen = {"ranks_run": run.manifest.distributed_id}
