@@ -46,7 +46,7 @@ def _container(part: Finding, findings: Sequence[Finding]) -> int | None:
 
 
 def part_of(number: int) -> str:
-    """Return what is said of a finding that another one contains."""
+    """Return the note on a finding that another one contains."""
     return f"Part of P{number}: what it saves is of the same time."
 
 
