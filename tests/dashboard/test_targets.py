@@ -2,9 +2,11 @@
 
 import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from jarvis.core.targets import Targets
@@ -99,6 +101,16 @@ def test_the_reports_are_those_at_the_target(filed: Draw, sample_id: str, sample
         shown = max((m.value for m in page.main.markdown), key=len)
         assert target in shown
         assert "80% of the roofline" not in shown
+
+
+def test_written_reports_are_removed_with_their_cache(
+    filed: Draw, sample_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    filed("report", analysis=sample_id, target="63", report_view="rough")
+    (written,) = tmp_path.glob("jarvis-targets-*")
+    st.cache_resource.clear()  # a ResourceWarning here is an error
+    assert not written.exists()
 
 
 def test_a_run_of_another_release_keeps_its_findings_and_says_so(
