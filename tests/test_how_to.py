@@ -20,6 +20,7 @@ from tests import optional
 from tests.builders import TraceBuilder, trace
 
 ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "docs" / "how-to"
 NOT_COPIED = shutil.ignore_patterns(
     ".*_cache", ".git", ".venv*", ".hypothesis", "pictures", "_build"
 )
@@ -28,7 +29,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 def blocks(page: str, language: str) -> list[str]:
     """Return the code blocks of a how-to in one language."""
-    text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
+    text = (PAGES / page).read_text(encoding="utf-8")
     return [code for found, code in BLOCK.findall(text) if found == language]
 
 
@@ -96,6 +97,25 @@ def checkout(tmp_path: Path) -> Checkout:
         program.write_text(f"#!/bin/sh\nexec {command}\n", encoding="utf-8")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return Checkout(root)
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("add-*.md")))
+def test_code_of_a_page_passes_the_checks(page: str) -> None:
+    for code in blocks(page, "python"):
+        for check in (("check", "--quiet"), ("format", "--check", "--quiet")):
+            command = [
+                sys.executable,
+                "-m",
+                "ruff",
+                *check,
+                "--stdin-filename",
+                "jarvis/new.py",
+                "-",
+            ]
+            ended = subprocess.run(
+                command, cwd=ROOT, input=code, capture_output=True, text=True, check=False
+            )
+            assert ended.returncode == 0, ended.stdout
 
 
 def activations(operator: str = "mylib::swiglu") -> TraceBuilder:
