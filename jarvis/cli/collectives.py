@@ -6,17 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import (
-    TRACE_HELP,
-    Commands,
-    add_flag,
-    add_json,
-    note,
-    positive,
-    print_result,
-    warn,
-)
+from jarvis.cli.options import TRACE_HELP, Commands, add_flag, positive
+from jarvis.cli.output import ExitCode, add_json, note, print_result, warn
 from jarvis.cli.whole import write_sheets
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import RunPaths
@@ -32,8 +23,7 @@ AGGREGATIONS = ("mean", "median", "min", "max", "std", "sum")
 _FORMS = ("trace_dir", "trace_pattern", "trace_glob")
 
 
-def add_collectives(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_collectives(commands: Commands) -> None:
     command = commands.add_parser(
         "collectives",
         help="write TraceLens's collective report of several ranks",

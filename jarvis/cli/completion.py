@@ -4,9 +4,8 @@ import argparse
 import os
 from collections.abc import Callable
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import Commands
-from jarvis.cli.terminal import print_text
+from jarvis.cli.options import Commands
+from jarvis.cli.output import ExitCode, print_text
 
 SETUP = {
     "bash": 'eval "$(jarvis completion bash)"  # in ~/.bashrc',
@@ -19,8 +18,7 @@ REQUEST_VARIABLE = "_ARGCOMPLETE"
 """Environment variable that a shell sets to request completions."""
 
 
-def add_completion(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_completion(commands: Commands) -> None:
     command = commands.add_parser(
         "completion",
         help="print the shell completion script",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from jarvis.cli import parser
 from jarvis.cli.completion import SETUP
-from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.output import ExitCode
 
 HEAD = """\
 # Command line

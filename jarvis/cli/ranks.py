@@ -3,8 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import Commands, add_json, add_run, print_result, run_directory, table_lines
+from jarvis.cli.options import Commands, add_run, run_directory
+from jarvis.cli.output import ExitCode, add_json, print_result, table_lines
 
 if TYPE_CHECKING:
     import polars as pl
@@ -13,8 +13,7 @@ DELAYS_SHOWN = 20
 """Maximum number of printed delays; ``--json`` has all."""
 
 
-def add_ranks(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_ranks(commands: Commands) -> None:
     command = commands.add_parser(
         "ranks",
         help="show the ranks of a distributed run, and why they are late",

@@ -7,16 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import Commands, add_json, add_run, print_result, run_directory, warn
+from jarvis.cli.options import Commands, add_run, run_directory
+from jarvis.cli.output import ExitCode, add_json, print_result, warn
 from jarvis.cli.whole import whole
 
 if TYPE_CHECKING:
     from jarvis.replay import ReplayCandidate, Selection
 
 
-def add_replay(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_replay(commands: Commands) -> None:
     command = commands.add_parser(
         "replay",
         help="package operators of an analysis for timing on another machine",

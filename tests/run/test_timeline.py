@@ -12,10 +12,16 @@ from jarvis.perf_report.timeline.host import HostCall
 from jarvis.perf_report.work import COMMUNICATION
 from jarvis.pipeline import analyze
 from jarvis.run import Run, timeline
-from jarvis.run.idle_time import idle_gaps
-from jarvis.run.lanes import bin_edges, binned, stacked
-from jarvis.run.path_events import HOST, LATENCY, NOT_LINKED
 from jarvis.run.timeline import BEFORE, IDLE, Timeline, Window
+from jarvis.run.timeline_events import (
+    HOST,
+    LATENCY,
+    NOT_LINKED,
+    bin_edges,
+    binned,
+    idle_gaps,
+    stacked,
+)
 from jarvis.sample import write_sample
 from jarvis.simulation.path import HOST_PARTS, UNEXPLAINED
 from tests.builders import PID, trace

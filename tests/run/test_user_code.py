@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from jarvis.run.user_code import starter_frames
+from jarvis.run.timeline_events import starter_frames
 
 START, MAIN = "multiprocessing/spawn.py(122): spawn_main", "train.py(3): main"
 

@@ -16,10 +16,10 @@ from jarvis.pipeline import STEPS
 from jarvis.run import Run
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState, reading
 from jarvis.server.errors import SettingsError
+from jarvis.server.http.web import lifespan
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.jobs.queue import NewJob, Outcome
-from jarvis.server.jobs.workers import worker_watch
 from jarvis.server.jobs.workers.job_child import LocalJobProcess, memory_limit_bytes
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.jobs.workers.worker import REAP_S
@@ -205,7 +205,7 @@ def test_jobs_and_workers_may_be_killed_at_any_step(engine: Engine, trace_file: 
 
 
 def test_the_death_of_a_worker_is_noticed_within_half_a_minute() -> None:
-    slowest_start_s = worker_watch.FIRST_PAUSE_S + 5
+    slowest_start_s = lifespan.FIRST_PAUSE_S + 5
     assert claims.HEARTBEAT_TIMEOUT_S + REAP_S + slowest_start_s < 30
 
 
@@ -244,7 +244,7 @@ def test_what_a_stopped_worker_has_not_finished_is_done_by_the_next(
 
 
 def test_a_worker_that_dies_is_started_again_and_ends_with_its_server(engine: Engine) -> None:
-    with worker_watch.watched_worker(worker_watch.worker_command(1)):
+    with lifespan.watched_worker(lifespan.worker_command(1)):
         (first,) = wait_for(lambda: worker_ids(engine))
         os.kill(int(first.split(":")[1]), signal.SIGKILL)
         (second,) = wait_for(lambda: worker_ids(engine) - {first})
@@ -254,7 +254,7 @@ def test_a_worker_that_dies_is_started_again_and_ends_with_its_server(engine: En
 
 def test_a_web_server_that_is_killed_takes_its_worker_along(engine: Engine) -> None:
     script = (
-        "import time\nfrom jarvis.server.jobs.workers import worker_watch as watch\n"
+        "import time\nfrom jarvis.server.http.web import lifespan as watch\n"
         "with watch.watched_worker(watch.worker_command(1)): time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as server:
@@ -267,7 +267,7 @@ def test_a_web_server_that_is_killed_takes_its_worker_along(engine: Engine) -> N
 def test_a_worker_that_cannot_start_is_not_started_over_and_over(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     script = f"open({str(starts)!r}, 'a').write('x'); raise SystemExit(1)"
-    with worker_watch.watched_worker((sys.executable, "-S", "-c", script)):
+    with lifespan.watched_worker((sys.executable, "-S", "-c", script)):
         time.sleep(2.0)
     assert 1 <= len(starts.read_text()) <= 3
 

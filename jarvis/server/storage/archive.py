@@ -49,8 +49,7 @@ from jarvis.server.storage.archived_notes import (
     import_notes,
 )
 from jarvis.server.storage.artifacts import is_shared, store_analysis
-from jarvis.server.storage.catalog import is_stored
-from jarvis.server.storage.pins import pinned
+from jarvis.server.storage.catalog import is_stored, pinned
 from jarvis.server.storage.run_limits import check_file_sizes, check_received_run
 
 FORMAT_VERSION = 2

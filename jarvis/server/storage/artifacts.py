@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from jarvis.core.output import write_zip
 from jarvis.core.staging import scratch_folder, staged_folder
 from jarvis.core.unpacking import DAMAGE
 from jarvis.core.workspace import RunPaths, analyses_dir, custom_hardware_dir, home, uploads_dir
@@ -27,7 +28,6 @@ from jarvis.server.storage.analysis_rows import new_version, record, version_of
 from jarvis.server.storage.artifact_copies import Copy
 from jarvis.server.storage.artifact_root import Artifact, ArtifactRoot, OnBytes, raise_if_full
 from jarvis.server.storage.artifact_root import artifact_root as shared_root
-from jarvis.server.storage.downloads import write_zip
 from jarvis.server.storage.storage_keys import key_of, place_of
 
 UNLISTED_S = 86_400

@@ -267,3 +267,20 @@ def _download(analysis_id: str) -> Path:
                 raise
             tried = version
     raise UnknownAnalysisError(analysis_id)
+
+
+def pinned() -> frozenset[str]:
+    """Return the ids of pinned analyses, which retention does not delete."""
+    return frozenset(row.id for row in stored_rows(database()).values() if row.is_pinned)
+
+
+def set_pinned(analysis_id: str, *, is_pinned: bool) -> bool:
+    """Pin or unpin an analysis, also for when it is run again; return whether that changed any.
+
+    Raises:
+        UnknownAnalysisError: there is no such analysis.
+    """
+    has_changed = stored_row(analysis_id).is_pinned != is_pinned
+    if has_changed:
+        change(database(), analysis_id, is_pinned=is_pinned)
+    return has_changed

@@ -54,8 +54,7 @@ from jarvis.server.ingest.intake import server_trace
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import WHOLE_RUN, Analyze
 from jarvis.server.jobs.kinds.fetches import Fetch
-from jarvis.server.jobs.kinds.joint_what_ifs import ANSWER, RanksWhatIf
-from jarvis.server.jobs.kinds.ranks_exports import RanksExport
+from jarvis.server.jobs.kinds.ranks import ANSWER, RanksExport, RanksWhatIf
 from jarvis.server.page_links import ranks_page
 from jarvis.server.storage.catalog import DistributedEntry, read_catalog
 from jarvis.server.submission import Submission

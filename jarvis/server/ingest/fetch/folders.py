@@ -11,7 +11,7 @@ from jarvis.core.workspace import TRUTH_NAME
 from jarvis.ranks.inputs import MAX_DEPTH, TooManyFilesError, expanded, max_ranks
 from jarvis.server.errors import FetchError
 from jarvis.server.ingest.addresses import S3, SFTP, Address, address_of
-from jarvis.server.ingest.fetch.base import ListFolder
+from jarvis.server.ingest.fetch import ListFolder
 from jarvis.trace import SUFFIXES
 
 MAX_ENTRIES = 100_000

@@ -16,7 +16,7 @@ import httpx
 
 from jarvis.server.errors import FetchError, InterruptedFetchError
 from jarvis.server.ingest.addresses import HTTP, Address, Machine, address_of, machines_of
-from jarvis.server.ingest.fetch.base import CONNECT_S, SILENCE_S, Entry, OpenedDownload
+from jarvis.server.ingest.fetch import CONNECT_S, SILENCE_S, Entry, OpenedDownload
 from jarvis.text.markdown import one_line, shortened
 
 MAX_REDIRECTS = 5
