@@ -14,16 +14,14 @@ from typing import NoReturn
 
 from jarvis.cli.access import add_audit, add_token
 from jarvis.cli.analyze import add_analyze
-from jarvis.cli.collectives import add_collectives
 from jarvis.cli.compare import add_compare
 from jarvis.cli.completion import add_completion, answer
-from jarvis.cli.export import add_export, add_reproject
+from jarvis.cli.export import add_export, add_replay, add_reproject
 from jarvis.cli.hardware import add_hardware
 from jarvis.cli.output import ExitCode, print_line, print_text
 from jarvis.cli.prune import add_prune
 from jarvis.cli.push import add_push
-from jarvis.cli.ranks import add_ranks
-from jarvis.cli.replay import add_replay
+from jarvis.cli.ranks import add_collectives, add_ranks
 from jarvis.cli.report import add_report
 from jarvis.cli.sample import add_sample
 from jarvis.cli.serve import add_config, add_serve, add_worker

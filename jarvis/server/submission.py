@@ -164,7 +164,7 @@ def import_run(folder: Path) -> StoredAnalysis:
     def place(root: Path, options: Options) -> None:
         if options != manifest.options:
             raise OthersAnalysisError(manifest.analysis_id)
-        with staged_folder(root, lambda: None) as target:
+        with staged_folder(root) as target:
             shutil.copytree(folder, target, dirs_exist_ok=True)
             copy = manifest.model_copy(update={"analysis_id": root.name})
             RunPaths(target).manifest.write_text(copy.model_dump_json(indent=2), encoding="utf-8")
@@ -203,7 +203,7 @@ def _stored_ranks(run: DistributedRun) -> DistributedRun:
 
 def _store_folder(written: Path, identifier: str) -> None:
     def place(root: Path) -> None:
-        with staged_folder(root, lambda: None) as folder:
+        with staged_folder(root) as folder:
             written.rename(folder)
 
     with reserved(database(), identifier):

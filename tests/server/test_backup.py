@@ -72,7 +72,7 @@ def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
             engine, "w", 1, {job_id: JobProgress("Step", number, 9, 1.0, log="x" * 1000)}
         )
         queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyze", {"trace": str(number)}))
-        with staged_folder(root.with_name(f"made{number}"), lambda: None) as folder:
+        with staged_folder(root.with_name(f"made{number}")) as folder:
             shutil.copytree(root, folder, dirs_exist_ok=True)
 
 

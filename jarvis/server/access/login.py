@@ -16,7 +16,6 @@ CALLBACK_PATH = "/oauth2callback"
 """Path of Streamlit's OAuth redirect URI."""
 
 MIN_SECRET_LENGTH = 32
-_LOOPBACK_NAMES = ("localhost",)
 
 
 def check_login(now: Settings) -> None:
@@ -48,7 +47,7 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        return host.lower() in _LOOPBACK_NAMES
+        return host.lower() == "localhost"
 
 
 def login_secrets(now: Settings) -> dict[str, Any] | None:
@@ -86,7 +85,8 @@ def _check_oidc(now: Settings) -> None:
     missing = [f"{PREFIX}{name}" for name, value in needed.items() if not value]
     if missing:
         raise SettingsError(
-            f"{PREFIX}ACCESS is oidc, but {' and '.join(missing)} {_is_or_are(missing)} not set. "
+            f"{PREFIX}ACCESS is oidc, but {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not set. "
             "Without that, no one can log in."
         )
     if len(oidc.cookie_secret.get_secret_value()) < MIN_SECRET_LENGTH:
@@ -119,10 +119,6 @@ def _check_network(text: str) -> None:
             f"{PREFIX}TRUSTED_PROXIES: {text!r} is neither an address like 10.0.0.7 nor a network "
             "like 10.0.0.0/24."
         ) from error
-
-
-def _is_or_are(names: list[str]) -> str:
-    return "is" if len(names) == 1 else "are"
 
 
 DISCOVERY_PATH = "/.well-known/openid-configuration"

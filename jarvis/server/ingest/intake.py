@@ -7,6 +7,7 @@ can write to its folder could replace it by a link after it was checked, or betw
 import errno
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from typing import BinaryIO
 
 from jarvis.core.errors import JarvisError
 from jarvis.core.output import write_archive
-from jarvis.core.staging import scratch_folder
+from jarvis.core.staging import file_sha256, scratch_folder
 from jarvis.core.workspace import analyses_dir, home, safe_name, uploads_dir
 from jarvis.ranks.archives import TAR_SUFFIXES, unpack
 from jarvis.reports.reading import SHEET, WORKBOOK, is_report
@@ -25,14 +26,12 @@ from jarvis.sample import write_sample
 from jarvis.server.errors import IntakeError
 from jarvis.server.settings import PREFIX, settings
 from jarvis.server.storage.storage_keys import key_of
-from jarvis.text.markdown import one_line, shortened
+from jarvis.text.markdown import short_line
 from jarvis.trace import SUFFIXES
 
 ROOTS_VARIABLE = f"{PREFIX}TRACE_ROOTS"
 JOINED_NAME = "captures.zip"
 SAMPLE_NAME = "simulated-training-step.json.gz"
-_CHUNK_BYTES = 1 << 20
-_MAX_SHOWN_CHARS = 200
 _DIGEST_CHARS = 16
 _MAX_NAME_CHARS = 100
 """Maximum length of a stored name; its end is used because of the suffix."""
@@ -64,7 +63,9 @@ def server_trace(text: str) -> Path:
     candidates = [path for path in _within_roots(text) if not _is_in_private_home(path)]
     trace = next((path for path in candidates if _exists(path)), None)
     if trace is None:
-        raise IntakeError(f"There is no file {_shown(text)} in {_listed_roots()}. Check the path.")
+        raise IntakeError(
+            f"There is no file {short_line(text)} in {_listed_roots()}. Check the path."
+        )
     if trace.is_file():
         _check_name(trace.name)
     else:
@@ -82,7 +83,7 @@ def check_in_roots(path: Path) -> None:
         return
     if _is_in_private_home(path) or not any(path.is_relative_to(root) for root in trace_roots()):
         raise IntakeError(
-            f"{_shown(path.name)} is outside the folders that this worker can read "
+            f"{short_line(path.name)} is outside the folders that this worker can read "
             f"({_listed_roots()}). Use one of these, or start the worker with the same "
             f"{ROOTS_VARIABLE} as the server."
         )
@@ -101,7 +102,7 @@ def output_folder(text: str) -> Path:
     """
     folder = _within_roots(text)[0]
     if folder in trace_roots() or folder.is_relative_to(home().resolve()):
-        raise IntakeError(f"{_shown(text)} is already in use. Give a new folder.")
+        raise IntakeError(f"{short_line(text)} is already in use. Give a new folder.")
     return folder
 
 
@@ -111,12 +112,12 @@ def _within_roots(text: str) -> list[Path]:
     try:
         paths = [(root / Path(text.strip()).expanduser()).resolve() for root in roots]
     except (OSError, ValueError, RuntimeError) as error:  # a link cycle, an unknown user
-        raise IntakeError(f"{_shown(text)} is not a valid path. Check it.") from error
+        raise IntakeError(f"{short_line(text)} is not a valid path. Check it.") from error
     allowed = [path for path in paths if any(path.is_relative_to(root) for root in roots)]
     if not allowed:
         raise IntakeError(
-            f"{_shown(text)} is outside the folders that this server can read ({_listed_roots()}). "
-            f"Use one of these, or start the server with {ROOTS_VARIABLE} set."
+            f"{short_line(text)} is outside the folders that this server can read "
+            f"({_listed_roots()}). Use one of these, or start the server with {ROOTS_VARIABLE} set."
         )
     return allowed
 
@@ -127,11 +128,6 @@ def _exists(path: Path) -> bool:
         return path.is_file() or is_report(path)
     except OSError:
         return False
-
-
-def _shown(text: str) -> str:
-    """Return a path shortened to one line for messages."""
-    return shortened(one_line(text), _MAX_SHOWN_CHARS)
 
 
 def _listed_roots() -> str:
@@ -187,14 +183,11 @@ def store_upload(name: str, content: BinaryIO) -> Path:
     stored_name = upload_name(name)
     root = uploads_dir()
     root.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
     with tempfile.TemporaryDirectory(dir=root, prefix=".") as folder:
         written = Path(folder) / stored_name
         with written.open("wb") as file:
-            while chunk := content.read(_CHUNK_BYTES):
-                digest.update(chunk)
-                file.write(chunk)
-        return adopt_upload(written, stored_name, digest.hexdigest()).path
+            shutil.copyfileobj(content, file)
+        return adopt_upload(written, stored_name, file_sha256(written)).path
 
 
 def unpacked_uploads(archive: Path) -> list[Path]:
@@ -212,9 +205,7 @@ def unpacked_uploads(archive: Path) -> list[Path]:
         found = []
         for path in written:
             name = upload_name("_".join(path.relative_to(common).parts))
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            found.append(adopt_upload(path, name, digest).path)
+            found.append(adopt_upload(path, name, file_sha256(path)).path)
         return found
 
 
@@ -245,7 +236,7 @@ def sample_trace() -> Path:
 def _check_name(name: str) -> None:
     if not name.lower().endswith((*SUFFIXES, *TAR_SUFFIXES, WORKBOOK)):
         raise IntakeError(
-            f"{_shown(Path(name).name)} is not a supported trace file: give a "
+            f"{short_line(Path(name).name)} is not a supported trace file: give a "
             f"{', '.join(SUFFIXES)} file as the PyTorch profiler exports it, a .zip or .tar.gz of "
             f"those of several ranks, or a performance report as {WORKBOOK}, or as a zip or a "
             "folder of CSV files."

@@ -41,18 +41,15 @@ class Analyze(Request):
 
     @property
     def title(self) -> str:
-        """Return the title with the file name, and the model name if there is one."""
         model = self.submission.model_name
         return f"Analyze {self.submission.trace.name}{f' ({model})' if model else ''}"
 
     @property
     def trace_name(self) -> str:
-        """Return the name of the trace."""
         return self.submission.trace.name
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """Return the traces, and the files that the request names."""
         submission = self.submission
         files = (
             submission.trace,
@@ -71,18 +68,15 @@ class Analyze(Request):
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """Return the reference."""
         reference = self.submission.reference
         return () if reference is None else (reference,)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Return the folder of the analyses, and that of the copy."""
         copy = self.submission.copy_to
         return (analyses_dir(), *(() if copy is None else (copy.parent,)))
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Create the analysis."""
         submission, steps = self.submission, len(STEPS)
         if self.reference_trace is not None:
             first = as_part(progress, 0, 2 * steps, "Reference: ")
@@ -106,7 +100,6 @@ class Reproject(Request):
 
     @property
     def title(self) -> str:
-        """Return the title with the analysis and the GPU."""
         if self.platform is None:
             return f"Re-project {self.analysis} onto its own GPU"
         gpu = load_hardware().get(self.platform, self.preset).title
@@ -114,16 +107,9 @@ class Reproject(Request):
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """Return the re-projected analysis."""
         return (self.analysis,)
 
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Return the folder of the analyses."""
-        return (analyses_dir(),)
-
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Create the re-projected analysis."""
         return _output(resubmit(self.analysis, self.platform, self.preset, progress))
 
 
@@ -141,12 +127,10 @@ class Inspect(Request):
 
     @property
     def title(self) -> str:
-        """Return the title with the file name."""
         return f"Read {self.trace.name}"
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """Return the trace."""
         return (self.trace,)
 
     @property
@@ -179,18 +163,11 @@ class Load(Request):
 
     @property
     def title(self) -> str:
-        """Return the title with the file name."""
         return f"Load {self.archive.name}"
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """Return the archive."""
         return (self.archive,)
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Return the folder of the analyses."""
-        return (analyses_dir(),)
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Store the analysis; ``was_pinned`` in the result is its state on the source server."""
@@ -217,11 +194,6 @@ class Remote(Request):
         check_run(run)
         model = f" ({run.model_name})" if run.model_name else ""
         return f"Analyze {PurePosixPath(run.path).name}{model} on {run.target}"
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Return the folder of the analyses, where the archive is also unpacked."""
-        return (analyses_dir(),)
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Store the analysis after validating its files."""

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Engine
 
 from jarvis.core.staging import staged_folder
-from jarvis.core.workspace import RunPaths, exports_dir, safe_name, uploads_dir
+from jarvis.core.workspace import RunPaths, analyses_dir, exports_dir, safe_name, uploads_dir
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.run import Run, read_manifest
 from jarvis.server.access.rights import Person
@@ -71,7 +71,7 @@ class Request(ABC):
     @property
     def folders(self) -> tuple[Path, ...]:
         """Return the folders in which it creates folders, each atomically."""
-        return ()
+        return (analyses_dir(),)
 
     @abstractmethod
     def run(self, progress: Progress, job_id: str) -> JobOutput:
@@ -149,13 +149,12 @@ class FileRequest(Request):
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Return the folder of exported files."""
         return (exports_dir(),)
 
     @contextmanager
     def output_folder(self, job_id: str) -> Iterator[Path]:
         """Yield a folder for the file, stored under the job's id unless the block raises."""
-        with staged_folder(exports_dir() / job_id, lambda: None) as folder:
+        with staged_folder(exports_dir() / job_id) as folder:
             yield folder
 
     def output(self, job_id: str, name: str) -> JobOutput:

@@ -79,14 +79,12 @@ class Export(FileRequest):
 
     @property
     def title(self) -> str:
-        """Return the title with the format, the analysis and a chosen target."""
         target = "" if self.target_pct is None else f" at {self.target_pct:g}% of the roofline"
         target += f", {self.category_targets}" if self.category_targets else ""
         return f"Export {subject_of(self.analysis)} as {self.format_name}{target}"
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """Return the analysis."""
         return (self.analysis,)
 
     @property
@@ -171,14 +169,12 @@ class Replay(FileRequest):
 
     @property
     def title(self) -> str:
-        """Return the title with the operator, or the number of choices, and the analysis."""
         count = len(self.operators) + len(self.uids)
         choice = self.operators[0] if count == 1 and self.operators else counted(count, "choice")
         return f"Package {choice} of {subject_of(self.analysis)} for replay"
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """Return the analysis."""
         return (self.analysis,)
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
@@ -216,18 +212,15 @@ class Compare(FileRequest):
 
     @property
     def title(self) -> str:
-        """Return the title with both analyses, and whether it is only the workbook."""
         files = " as a workbook" if self.is_workbook_alone else ""
         target, reference = map(subject_of, self.analyses)
         return f"Compare {target} with {reference}{files}"
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """Return the target and the reference."""
         return self.target, self.reference
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Write the ``file``."""
         with step(0, progress, STEPS):
             target, reference = (Run.load(analysis_root(side)) for side in self.analyses)
             comparison = compare(target, reference, tolerance=self.tolerance)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jarvis.core.errors import JarvisError
 from jarvis.core.output import write_zip
-from jarvis.core.workspace import RunPaths, analyses_dir, safe_name
+from jarvis.core.workspace import RunPaths, safe_name
 from jarvis.pipeline import Progress
 from jarvis.pipeline.distributed import (
     NO_RANK_OPTIONS,
@@ -76,13 +76,7 @@ class Join(Request):
 
     @property
     def title(self) -> str:
-        """Return the title with the number of ranks and the first file."""
         return f"Join {len(self.members):,} ranks ({self.members[0].name}, ...)"
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Return the folder of the analyses."""
-        return (analyses_dir(),)
 
     def new_job(self) -> NewJob:
         """Return the job for the queue, which waits for those of the ranks.
@@ -164,18 +158,15 @@ class RanksWhatIf(Request):
 
     @property
     def title(self) -> str:
-        """Return the title with the changes."""
         run = read_manifest(analysis_root(self.analysis))
         return f"What if {', '.join(self.changes) or 'nothing changes'} on {run.title}"
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """Return the distributed run."""
         return (self.analysis,)
 
     @property
     def stamp(self) -> str:
-        """Return the digest of the manifest."""
         return sha256(RunPaths(analysis_root(self.analysis)).manifest.read_bytes()).hexdigest()
 
     @property
@@ -213,7 +204,6 @@ class RanksExport(FileRequest):
 
     @property
     def title(self) -> str:
-        """Return the title with the format and the ranks."""
         title = read_manifest(analysis_root(self.analysis)).title
         chosen = f" of ranks {as_ranges(self.ranks)}" if self.ranks else ""
         return f"Export {title} as {self.format_name}{chosen}"
@@ -224,7 +214,6 @@ class RanksExport(FileRequest):
         return (self.analysis, *(str(member.analysis_id) for member in self._members()))
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Write the ``file``."""
         run = DistributedRun.load(analysis_root(self.analysis))
         name = safe_name(f"{self.analysis}_ranks{SUFFIXES.get(self.format_name, '.zip')}")
         with step(0, progress, ("Write the file",)), self.output_folder(job_id) as folder:
