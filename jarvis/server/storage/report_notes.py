@@ -118,8 +118,6 @@ def write_notes(
     """Write fields; values that are stored already are not written again.
 
     Args:
-        engine: the database.
-        analysis_id: the analysis.
         author: who writes; None if access control is off.
         changes_of: returns the changes of the notes that are stored now.
         seen: the revision that the author has seen; None if they accept any.

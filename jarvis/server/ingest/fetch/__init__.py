@@ -89,7 +89,6 @@ def fetch_trace(text: str, folder: Path, on_bytes: OnBytes, name: str | None = N
     """Download the trace at a URL and store it by its content, like an upload.
 
     Args:
-        text: the URL.
         folder: where the partial file is written; must be on the same disk as the home.
         name: name of the trace in place of that of the file.
 
