@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jarvis.cli import main
-from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.output import ExitCode
 from jarvis.core.labels import NO_LABELS, RunLabels
 from jarvis.core.workspace import RunPaths
 from jarvis.server.database import database

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from jarvis import cli
-from jarvis.cli import completers, shared
-from jarvis.cli.completion import SETUP
-from jarvis.cli.documentation import command_line_markdown
-from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli import options, output
+from jarvis.cli.completion import SETUP, command_line_markdown
+from jarvis.cli.output import ExitCode
 from jarvis.cli.whole import whole
 from jarvis.core.product import product_version
 from jarvis.pipeline import STEPS, Step
@@ -236,7 +235,7 @@ def test_ctrl_c_during_a_run_leaves_no_output(
             assert list(tmp_path.iterdir())  # the run is being written beside its place
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(shared, "print_step", stop)
+    monkeypatch.setattr(output, "print_step", stop)
     words = ["analyze", str(places["trace"]), "--output-dir", str(tmp_path / "out")]
     assert cli.main(words) == ExitCode.INTERRUPTED
     assert capsys.readouterr().err == "jarvis: stopped.\n"
@@ -348,7 +347,7 @@ def test_ids_are_completed_without_stored_analyses(
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "none"))
     monkeypatch.chdir(tmp_path)
-    assert list(completers.complete_run("x")) == []
+    assert list(options.complete_run("x")) == []
 
 
 def test_the_page_has_every_command_option_and_exit_code() -> None:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from jarvis.cli import main
-from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.output import ExitCode
 from jarvis.comparison.rules import Rule, metrics
 from jarvis.core.errors import RuleError
 from jarvis.pipeline import analyze, compare

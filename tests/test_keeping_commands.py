@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from jarvis.cli import main
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.server.storage.catalog import analysis_root, read_catalog
-from jarvis.server.storage.pins import pinned
+from jarvis.cli.output import ExitCode
+from jarvis.server.storage.catalog import analysis_root, pinned, read_catalog
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jarvis.cli import main, parser
-from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.output import ExitCode
 from jarvis.cli.push import _new_analysis
 from jarvis.core.labels import MAX_TAGS, NO_LABELS, LabelError, RunLabels
 from jarvis.server.storage.catalog import read_catalog

@@ -9,8 +9,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from jarvis.cli import parser
+from jarvis.cli.options import request_of as request_of_command
 from jarvis.cli.push import _new_analysis
-from jarvis.cli.shared import request_of as request_of_command
 from jarvis.core.request import AnalysisOptions, AnalysisRequest, public_name
 from jarvis.dashboard.pages.ingest import options
 from jarvis.pipeline import chosen_options
@@ -20,8 +20,8 @@ from jarvis.server.errors import RemoteError
 from jarvis.server.http.api.analysis_views import NewAnalysis
 from jarvis.server.ingest.remote_runs import RemoteRun, _script, check_run
 from jarvis.server.jobs.kinds import Analyze, Request, request_of
+from jarvis.server.jobs.kinds.analyses import Remote
 from jarvis.server.jobs.kinds.fetches import Fetch
-from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.settings import Target
 from jarvis.server.submission import Submission
 

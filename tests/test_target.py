@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from jarvis import cli, impact, savings
-from jarvis.cli.shared import explained
+from jarvis.cli.options import explained
 from jarvis.core.errors import NotReprojectableError
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jarvis import cli
-from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.output import ExitCode
 from jarvis.core.errors import TargetsError
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.targets import Targets

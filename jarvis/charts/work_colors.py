@@ -4,7 +4,6 @@ from jarvis.charts.palette import Palette
 from jarvis.perf_report.kernel_blocks import COMMUNICATION as COMMUNICATION_BLOCK
 from jarvis.perf_report.kernel_blocks import OTHER
 from jarvis.perf_report.work import COMMUNICATION, COPY
-from jarvis.run.path_events import HOST, LATENCY, NOT_LINKED
 from jarvis.run.timeline import (
     BEFORE,
     HOST_LABELS,
@@ -13,6 +12,7 @@ from jarvis.run.timeline import (
     OTHER_WORK,
     Timeline,
 )
+from jarvis.run.timeline_events import HOST, LATENCY, NOT_LINKED
 from jarvis.simulation.path import HOST_PARTS, OF_KINDS, UNLINKED_WORK
 
 

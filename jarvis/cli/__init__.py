@@ -1,7 +1,7 @@
 """Command line: ``jarvis analyze | report | tree | steps | validate | export | serve | ...``.
 
-Results go to stdout; steps, notes and warnings to stderr. Exit codes are in ``exit_codes``. Each
-command is a module, which imports slow modules only when it runs.
+Results go to stdout; steps, notes and warnings to stderr. Exit codes are in ``output``. A
+command imports slow modules only when it runs.
 """
 
 import argparse
@@ -12,32 +12,24 @@ from contextlib import redirect_stdout
 from importlib import import_module
 from typing import NoReturn
 
+from jarvis.cli.access import add_audit, add_token
 from jarvis.cli.analyze import add_analyze
-from jarvis.cli.archive import add_archive
-from jarvis.cli.audit import add_audit
-from jarvis.cli.collectives import add_collectives
 from jarvis.cli.compare import add_compare
 from jarvis.cli.completion import add_completion, answer
-from jarvis.cli.config import add_config
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.export import add_export
+from jarvis.cli.export import add_export, add_replay, add_reproject
 from jarvis.cli.hardware import add_hardware
+from jarvis.cli.output import ExitCode, print_line, print_text
 from jarvis.cli.prune import add_prune
 from jarvis.cli.push import add_push
-from jarvis.cli.ranks import add_ranks
-from jarvis.cli.replay import add_replay
+from jarvis.cli.ranks import add_collectives, add_ranks
 from jarvis.cli.report import add_report
-from jarvis.cli.reproject import add_reproject
 from jarvis.cli.sample import add_sample
-from jarvis.cli.serve import add_serve
+from jarvis.cli.serve import add_config, add_serve, add_worker
 from jarvis.cli.steps import add_steps
-from jarvis.cli.stored import add_list, add_pin, add_remove
-from jarvis.cli.terminal import print_line, print_text
-from jarvis.cli.token import add_token
+from jarvis.cli.stored import add_archive, add_list, add_pin, add_remove
 from jarvis.cli.tree import add_tree
 from jarvis.cli.validate import add_validate
 from jarvis.cli.what_if import add_what_if
-from jarvis.cli.worker import add_worker
 from jarvis.core.errors import JarvisError
 from jarvis.core.memory_tuning import raise_thresholds
 from jarvis.core.workspace import CONFIG_VARIABLE, SCHEMA_VERSION, close_home

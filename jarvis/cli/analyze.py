@@ -8,26 +8,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jarvis.cli.analyze_ranks import add_rank_options, analyze_several, beside, rank_files
-from jarvis.cli.completers import complete_run, completed_by
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import (
+from jarvis.cli.options import (
     TRACE_HELP,
     Commands,
     add_flag,
-    add_json,
     add_labels,
     add_options,
-    add_progress,
+    complete_run,
+    completed_by,
     labels_of,
-    note,
-    print_result,
-    progress_of,
     request_of,
     run_directory,
     stored_folder,
+)
+from jarvis.cli.output import (
+    ExitCode,
+    add_json,
+    add_progress,
+    note,
+    print_line,
+    print_result,
+    progress_of,
     warn,
 )
-from jarvis.cli.terminal import print_line
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.workspace import HOME_VARIABLE, RunPaths, default_output_dir
 
@@ -42,8 +45,7 @@ FIRST_FINDINGS = 3
 REPORT_HELP = "or a performance report: a workbook (.xlsx), or a folder or .zip of CSV files"
 
 
-def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_analyze(commands: Commands) -> None:
     command = commands.add_parser(
         "analyze",
         help="analyze a trace: report, findings and advice in a folder",

@@ -10,18 +10,8 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import (
-    add_flag,
-    add_yes,
-    is_confirmed,
-    note,
-    positive,
-    print_result,
-    request_of,
-    warn,
-)
-from jarvis.cli.terminal import print_line
+from jarvis.cli.options import add_flag, positive, request_of
+from jarvis.cli.output import ExitCode, add_yes, is_confirmed, note, print_line, print_result, warn
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.workspace import RunPaths, default_output_dir
 
@@ -187,7 +177,7 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
         return len(files) <= MAX_SPLIT_UNASKED or is_confirmed(arguments, [], question, refused)
 
     if arguments.id:
-        from jarvis.server.storage.distributed_runs import store_ranks
+        from jarvis.server.submission import store_ranks
 
         runs = store_ranks(make)
     else:

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import note, percentage, print_result
+from jarvis.cli.options import percentage
+from jarvis.cli.output import ExitCode, note, print_result
 
 if TYPE_CHECKING:
     from jarvis.run import Manifest, Run

@@ -14,21 +14,18 @@ from jarvis.cli.baseline import (
     check_against_baseline,
     check_options,
 )
-from jarvis.cli.completers import complete_gpu, complete_run, completed_by
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import (
+from jarvis.cli.options import (
     Commands,
     add_flag,
-    add_json,
+    at_least,
+    complete_gpu,
+    complete_run,
+    completed_by,
     explained,
-    note,
-    print_result,
-    print_step,
     run_directory,
     stored_folder,
-    table_lines,
-    warn,
 )
+from jarvis.cli.output import ExitCode, add_json, note, print_result, print_step, table_lines, warn
 from jarvis.cli.whole import whole
 from jarvis.core.errors import OutputFolderError
 from jarvis.core.request import AnalysisRequest
@@ -73,8 +70,7 @@ class _Side:
     run: "Run"
 
 
-def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_compare(commands: Commands) -> None:
     command = commands.add_parser(
         "compare",
         help="compare a target with a reference: workbook, summary, CI gate",
@@ -120,7 +116,7 @@ def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     command.add_argument(
         "--tolerance",
-        type=_tolerance,
+        type=at_least(1),
         help="factor by which a call may deviate from the expected ratio (default: 1.2)",
     )
     add_flag(
@@ -134,14 +130,6 @@ def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
     add_baseline(command)
     add_json(command)
     command.set_defaults(run=_compare, usage_error=command.error)
-
-
-def _tolerance(text: str) -> float:
-    """Parse a finite factor of at least 1."""
-    factor = float(text)
-    if not 1 <= factor < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a finite number of at least 1")
-    return factor
 
 
 def _compare(arguments: argparse.Namespace) -> int:

@@ -1,34 +1,44 @@
-"""``jarvis export``: write an analysis in another format."""
+"""``jarvis export | reproject | replay``: write an analysis in another form."""
 
 import argparse
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import (
+from jarvis.cli.analyze import print_run, warnings_of
+from jarvis.cli.options import (
+    GPU_OPTIONS,
     TRACE_HELP,
     Commands,
     add_flag,
-    add_json,
     add_option,
+    add_options,
     add_run,
+    check_gpu,
     explained,
+    run_directory,
+)
+from jarvis.cli.output import (
+    ExitCode,
+    add_json,
     note,
     print_reading,
     print_result,
-    run_directory,
+    print_step,
+    warn,
 )
 from jarvis.cli.whole import whole
 from jarvis.core.workspace import RunPaths
 
 if TYPE_CHECKING:
+    from jarvis.replay import ReplayCandidate, Selection
     from jarvis.reports import Reporter
     from jarvis.run import Run
 
 
-def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_export(commands: Commands) -> None:
     command = commands.add_parser(
         "export",
         help="write an analysis in another format",
@@ -160,3 +170,131 @@ def _for_perfetto(run: "Run", trace: Path | None, texts: Iterable[str] | None) -
     if found is None:
         note(["the trace was deleted or changed; the file has the events that the analysis stores"])
     return PerfettoReporter(found, changes, print_reading)
+
+
+def add_reproject(commands: Commands) -> None:
+    command = commands.add_parser(
+        "reproject",
+        help="re-project an analysis onto another GPU or target, without its trace",
+        description="Recompute rooflines, findings and reports of an analysis for another GPU or "
+        "target efficiency from its run directory. The result is a new run directory, equal to "
+        "that of an analysis of the trace with these options.",
+    )
+    add_run(command)
+    add_options(command, GPU_OPTIONS)
+    add_option(
+        command,
+        "target_pct",
+        default=None,
+        help="target efficiency that savings are projected to, in percent of the roofline "
+        "(default: that of the analysis); the default GPU is that of the analysis",
+    )
+    add_option(
+        command,
+        "category_targets",
+        default=None,
+        help=f"{explained('category_targets')} (default: those of the analysis)",
+    )
+    add_flag(command, "output_dir", metavar="DIR", type=Path, required=True, help="new folder")
+    add_json(command)
+    command.set_defaults(run=_reproject)
+
+
+def _reproject(arguments: argparse.Namespace) -> int:
+    check_gpu(arguments)
+    from jarvis.pipeline import reproject
+
+    run = reproject(
+        run_directory(arguments.directory),
+        platform=arguments.platform,
+        preset=arguments.preset,
+        arch_json=arguments.arch_json,
+        target_pct=arguments.target_pct,
+        category_targets=arguments.category_targets,
+        output_dir=arguments.output_dir,
+        progress=print_step,
+    )
+    warn(warnings_of(run))
+    print_run(arguments, run)
+    return ExitCode.OK
+
+
+def add_replay(commands: Commands) -> None:
+    command = commands.add_parser(
+        "replay",
+        help="package operators of an analysis for timing on another machine",
+        description="List the operators of an analyzed trace that can be replayed, or package "
+        "those of --op and --uid: a zip with their recorded calls and a program that times them "
+        "with torch. Calls that cannot be replayed are listed with the reason.",
+    )
+    add_run(command)
+    command.add_argument(
+        "--op",
+        metavar="NAME",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="exact operator names, such as aten::mm",
+    )
+    command.add_argument(
+        "--uid",
+        metavar="N",
+        nargs="+",
+        type=int,
+        action="extend",
+        default=[],
+        help="uids of single operations",
+    )
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="zip to write (default: NAME_replay_package.zip in this folder)",
+    )
+    add_json(command)
+    command.set_defaults(run=_replay, usage_error=command.error)
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from jarvis.replay import offers, select
+    from jarvis.run import Run
+
+    is_listing = not (arguments.op or arguments.uid)
+    if is_listing and arguments.output:
+        arguments.usage_error("--output requires --op or --uid")
+    run = Run.load(run_directory(arguments.directory))
+    if is_listing:
+        rows = offers(run)
+        print_result(arguments, {"operators": [asdict(row) for row in rows]}, _listing(rows))
+    else:
+        _package(arguments, select(run, arguments.uid, arguments.op))
+    return ExitCode.OK
+
+
+def _package(arguments: argparse.Namespace, selection: "Selection") -> None:
+    path = arguments.output or Path(selection.file_name)
+    content = selection.package()
+    with whole(path) as place:
+        place.write_bytes(content)
+    reasons = Counter((refusal.op_name, refusal.reason) for refusal in selection.refusals)
+    warn(
+        f"{name} is left out in {count} of its rows: {why}"
+        for (name, why), count in reasons.items()
+    )
+    refused = [asdict(refusal) for refusal in selection.refusals]
+    result = {"file": str(path), "calls": len(selection.entries), "refused": refused}
+    print_result(arguments, result, [path])
+
+
+def _listing(rows: list["ReplayCandidate"]) -> Iterator[str]:
+    if not rows:
+        yield "No operator of this trace used GPU time."
+        return
+    yield f"{'compute %':>10}{'roofline %':>12}{'calls':>9}{'packaged %':>12}  operator"
+    for row in rows:
+        efficiency = "-" if row.efficiency_pct is None else f"{row.efficiency_pct:.1f}"
+        yield (
+            f"{row.percent_of_compute:>10.2f}{efficiency:>12}{row.calls:>9}"
+            f"{row.packaged_pct:>12.1f}  {row.op_name}" + (f" ({row.reason})" if row.reason else "")
+        )

@@ -5,15 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis.cli.completers import complete_gpu, completed_by
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import (
-    Commands,
-    add_json,
-    explained,
-    print_result,
-    warn,
-)
+from jarvis.cli.options import Commands, complete_gpu, completed_by, explained
+from jarvis.cli.output import ExitCode, add_json, print_result, warn
 from jarvis.core.workspace import HOME_VARIABLE
 
 if TYPE_CHECKING:
@@ -22,7 +15,7 @@ if TYPE_CHECKING:
 MAIN_PRECISIONS = ("matrix_bf16", "matrix_fp16", "matrix_fp8")
 
 
-def add_hardware(commands: "Commands[argparse.ArgumentParser]") -> None:
+def add_hardware(commands: Commands) -> None:
     """Add the command with its actions; the default action is ``list``."""
     command = commands.add_parser(
         "hardware",

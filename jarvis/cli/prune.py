@@ -5,17 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import (
-    Commands,
-    add_flag,
-    add_json,
-    add_yes,
-    is_confirmed,
-    note,
-    print_result,
-    warn,
-)
+from jarvis.cli.options import Commands, add_flag
+from jarvis.cli.output import ExitCode, add_json, add_yes, is_confirmed, note, print_result, warn
 from jarvis.text.format import byte_size
 
 if TYPE_CHECKING:
@@ -28,8 +19,7 @@ _AGES_S = {"h": HOUR_S, "d": 24 * HOUR_S, "w": 7 * 24 * HOUR_S}
 _SIZES = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
 
 
-def add_prune(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_prune(commands: Commands) -> None:
     command = commands.add_parser(
         "prune",
         help="delete unused uploads and caches, and old analyses",

@@ -12,22 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis.cli.analyze_ranks import add_rank_facts, given_ranks, named_files
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import (
+from jarvis.cli.options import (
     MODEL_OPTIONS,
     TRACE_HELP,
     Commands,
-    add_json,
     add_labels,
     add_option,
     add_options,
     labels_of,
-    note,
-    print_result,
     request_of,
+)
+from jarvis.cli.output import (
+    ExitCode,
+    add_json,
+    note,
+    print_line,
+    print_progress,
+    print_result,
     warn,
 )
-from jarvis.cli.terminal import print_line, print_progress
 from jarvis.core.output import write_archive
 from jarvis.core.product import API, TOKEN_VARIABLE
 from jarvis.core.request import AnalysisOptions, public_name
@@ -39,8 +42,7 @@ if TYPE_CHECKING:
 POLL_S = 1.0
 
 
-def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_push(commands: Commands) -> None:
     command = commands.add_parser(
         "push",
         help="upload a trace to a server and analyze it there",

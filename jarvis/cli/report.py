@@ -6,23 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import (
+from jarvis.cli.options import (
     GPU_OPTIONS,
     TRACE_HELP,
     Commands,
     add_captures,
     add_flag,
-    add_json,
     add_options,
+    at_least,
     capture_places,
     check_gpu,
-    note,
     positive,
-    print_result,
-    print_step,
-    warn,
 )
+from jarvis.cli.output import ExitCode, add_json, note, print_result, print_step, warn
 from jarvis.cli.whole import whole, write_sheets
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import RunPaths
@@ -31,18 +27,10 @@ if TYPE_CHECKING:
     from jarvis.tracelens.report import TraceLensReport
 
 
-def _not_negative(text: str) -> float:
-    """Parse a finite number of at least 0."""
-    number = float(text)
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a finite number of at least 0")
-    return number
-
-
 REPORT_OPTIONS: dict[str, tuple[Callable[[str], object] | None, str]] = {
     "enable_kernel_summary": (None, "add kernel_summary: kernels by name, stream and operator"),
     "short_kernel_study": (None, "add sheets about kernels shorter than a threshold"),
-    "short_kernel_threshold_us": (_not_negative, "short-kernel threshold in µs (default: 10)"),
+    "short_kernel_threshold_us": (at_least(0), "short-kernel threshold in µs (default: 10)"),
     "short_kernel_histogram_bins": (positive, "bins of their histogram (default: 100)"),
     "topk_short_kernels": (positive, "maximum rows of short_kernels_summary"),
     "topk_ops": (positive, "maximum rows of ops_summary, ops_unique_args, unified_perf_summary"),
@@ -52,7 +40,7 @@ REPORT_OPTIONS: dict[str, tuple[Callable[[str], object] | None, str]] = {
         "count GPU work whose launch was not recorded in gpu_timeline",
     ),
     "micro_idle_thresh_us": (
-        _not_negative,
+        at_least(0),
         "split idle time into gaps shorter than this (in µs) and others",
     ),
     "disable_coll_analysis": (None, "leave coll_analysis out"),
@@ -79,8 +67,7 @@ NOT_OFFERED = {
 """TraceLens's unsupported options, and why."""
 
 
-def add_report(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_report(commands: Commands) -> None:
     command = commands.add_parser(
         "report",
         help="write only the performance report, as CSV, xlsx or parquet",

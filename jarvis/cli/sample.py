@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import Commands, add_flag, add_json, print_result
+from jarvis.cli.options import Commands, add_flag
+from jarvis.cli.output import ExitCode, add_json, print_result
 from jarvis.cli.whole import whole
 from jarvis.core.workspace import TRUTH_NAME
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from jarvis.sample import Faults
 
 
-def add_sample(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_sample(commands: Commands) -> None:
     command = commands.add_parser(
         "sample",
         help="write a simulated trace",

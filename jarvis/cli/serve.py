@@ -1,25 +1,27 @@
-"""``jarvis serve``: serve the dashboard."""
+"""``jarvis serve | worker | config``: run a server and its workers, check its settings."""
 
 import argparse
 import math
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis.cli.shared import Commands, add_flag, add_settings_file, print_step
-from jarvis.cli.terminal import print_line
+from jarvis.cli.options import Commands, add_flag, add_settings_file, non_negative, positive
+from jarvis.cli.output import ExitCode, add_json, note, print_line, print_result, print_step, warn
+from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import HOME_VARIABLE, home, resource
 
 if TYPE_CHECKING:
     from jarvis.server.settings import Settings
 
+
 MESSAGE_BYTES = 25 << 20
 """Maximum websocket message: Streamlit's limit for widget state."""
 
 
-def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_serve(commands: Commands) -> None:
     command = commands.add_parser(
         "serve", help="serve the dashboard", description="Serve the dashboard until interrupted."
     )
@@ -36,7 +38,7 @@ def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
         command,
         "job_slots",
         metavar="N",
-        type=_slots,
+        type=non_negative,
         help="concurrent jobs, each in its own process; 0 to leave jobs to other workers "
         "(default: 1)",
     )
@@ -48,12 +50,6 @@ def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     add_settings_file(command)
     command.set_defaults(run=_serve)
-
-
-def _slots(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of jobs, like 2")
-    return int(text)
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -122,3 +118,95 @@ def _options(arguments: argparse.Namespace) -> list[str]:
     }
     flags = ("--no-access-log", "--no-server-header", "--no-use-colors", "--no-proxy-headers")
     return [*flags, *(text for k, v in options.items() for text in (f"--{k}", str(v)))]
+
+
+DESCRIPTION = """\
+Run jobs from the queue until interrupted. Start any number of workers on machines that reach the
+database and the analyses of the server; `jarvis serve` starts its own unless `--job-slots` is 0.
+"""
+
+
+def add_worker(commands: Commands) -> None:
+    command = commands.add_parser(
+        "worker", help="run jobs of a server, also on another machine", description=DESCRIPTION
+    )
+    command.add_argument(
+        "--slots",
+        metavar="N",
+        type=positive,
+        help="concurrent jobs, each in its own process, plus one short job (default: 1, or the "
+        "slots of the Dask cluster)",
+    )
+    command.add_argument(
+        "--home",
+        metavar="DIR",
+        type=Path,
+        help=f"folder of stored analyses (default: {HOME_VARIABLE}, else ~/.jarvis)",
+    )
+    add_settings_file(command)
+    command.set_defaults(run=_work)
+
+
+def _work(arguments: argparse.Namespace) -> int:
+    from jarvis.server.jobs.workers.worker import main
+
+    if arguments.home is not None:
+        os.environ[HOME_VARIABLE] = str(arguments.home.resolve())
+    return main([] if arguments.slots is None else ["--slots", str(arguments.slots)])
+
+
+def add_config(commands: Commands) -> None:
+    command = commands.add_parser(
+        "config",
+        help="show and validate server settings",
+        description="Show all server settings with their values and sources; secrets and "
+        "passwords are hidden. With --check, validate the settings, the database and the storage.",
+    )
+    action = command.add_mutually_exclusive_group()
+    action.add_argument("--show", action="store_true", help="show all settings (the default)")
+    action.add_argument("--check", action="store_true", help="list problems, with exit code 3")
+    add_settings_file(command)
+    add_json(command)
+    command.set_defaults(run=_config, takes_settings=False)
+
+
+def _config(arguments: argparse.Namespace) -> int:
+    from jarvis.server.settings_shown import shown_settings, unknown_variables
+
+    if arguments.check:
+        return _check(arguments)
+    note(unknown_variables())
+    shown = shown_settings()
+    result = {"settings": [asdict(setting) for setting in shown]}
+    print_result(arguments, result, (f"{s.name} = {s.value}  [{s.source}]" for s in shown))
+    return ExitCode.OK
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from jarvis.server.settings_shown import unknown_variables, without_secrets
+
+    warn(unknown_variables())
+    problems = [without_secrets(problem) for problem in _problems()]
+    lines = problems or ["The settings are valid."]
+    print_result(arguments, {"ok": not problems, "problems": problems}, lines)
+    return ExitCode.CHECK_FAILED if problems else ExitCode.OK
+
+
+def _problems() -> list[str]:
+    """Return the first problem of each kind."""
+    from jarvis.server.access.login import check_login
+    from jarvis.server.http.web.health import check_database, check_storage
+    from jarvis.server.settings import settings, use_file
+
+    try:
+        use_file()
+        check_login(settings())
+    except JarvisError as error:
+        return [str(error)]
+    problems = []
+    for check in (check_database, check_storage):
+        try:
+            check()
+        except (JarvisError, OSError) as error:
+            problems.append(str(error))
+    return problems

@@ -6,22 +6,18 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import (
+from jarvis.cli.options import (
     GPU_OPTIONS,
     MODEL_OPTIONS,
     TRACE_HELP,
     Commands,
     add_captures,
     add_flag,
-    add_json,
     add_options,
     capture_places,
     check_gpu,
-    print_result,
-    print_step,
-    table_lines,
 )
+from jarvis.cli.output import ExitCode, add_json, print_result, print_step, table_lines
 from jarvis.cli.whole import whole
 
 if TYPE_CHECKING:
@@ -59,8 +55,7 @@ SHOWN = (
 """Columns of the printed table; ``csv`` has all."""
 
 
-def add_steps(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_steps(commands: Commands) -> None:
     command = commands.add_parser(
         "steps",
         help="list the inference steps of a trace",

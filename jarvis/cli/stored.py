@@ -1,19 +1,20 @@
-"""``jarvis list | pin | remove``: manage stored analyses."""
+"""``jarvis list | pin | remove | archive``: manage stored analyses."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from jarvis.cli.completers import complete_stored, completed_by
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import Commands, add_json, add_yes, is_confirmed, note, print_result, warn
+from jarvis.cli.options import Commands, add_run, complete_stored, completed_by, run_directory
+from jarvis.cli.output import ExitCode, add_json, add_yes, is_confirmed, note, print_result, warn
+from jarvis.cli.whole import whole
 from jarvis.core.labels import RunLabels
+from jarvis.core.workspace import archive_name
 from jarvis.text.format import byte_size
 
 
-def add_list(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_list(commands: Commands) -> None:
     command = commands.add_parser(
         "list",
         help="list stored analyses",
@@ -23,8 +24,7 @@ def add_list(commands: "Commands[argparse.ArgumentParser]") -> None:
     command.set_defaults(run=_list)
 
 
-def add_pin(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_pin(commands: Commands) -> None:
     command = commands.add_parser(
         "pin",
         help="protect analyses from deletion",
@@ -37,8 +37,7 @@ def add_pin(commands: "Commands[argparse.ArgumentParser]") -> None:
     command.set_defaults(run=_pin)
 
 
-def add_remove(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_remove(commands: Commands) -> None:
     command = commands.add_parser(
         "remove",
         help="delete stored analyses",
@@ -144,4 +143,71 @@ def _remove(arguments: argparse.Namespace) -> int:
         for analysis in removed
         if analysis.referred_to_by
     )
+    return ExitCode.OK
+
+
+def add_archive(commands: Commands) -> None:
+    """Add the command with its actions."""
+    command = commands.add_parser(
+        "archive",
+        help="copy an analysis to another server as one file",
+        description="Save an analysis as one file, and load the file on another server. The "
+        "analysis has the same id there, so links to it open the same pages.",
+    )
+    add_json(command)
+    actions = command.add_subparsers(title="actions", required=True, metavar="ACTION")
+    save = actions.add_parser(
+        "save",
+        help="save an analysis as one file",
+        description="Save an analysis as one file with checksums.",
+    )
+    add_run(save)
+    save.add_argument(
+        "--output", "-o", metavar="FILE", type=Path, help="file to write (default: ID.jarvis.zip)"
+    )
+    add_json(save, default=argparse.SUPPRESS)
+    save.set_defaults(run=_save)
+    load = actions.add_parser(
+        "load",
+        help="load the analysis from such a file",
+        description="Validate a file of `jarvis archive save` and store its analysis under its "
+        "id, marked as loaded. An identical stored analysis is reused. Loading does not pin.",
+    )
+    load.add_argument("file", metavar="FILE", type=Path, help="file of `jarvis archive save`")
+    add_json(load, default=argparse.SUPPRESS)
+    load.set_defaults(run=_load)
+
+
+def _save(arguments: argparse.Namespace) -> int:
+    from jarvis.run import read_manifest
+    from jarvis.server.storage.archive import save_archive
+
+    root = run_directory(arguments.directory)
+    out = arguments.output or Path(archive_name(read_manifest(root).analysis_id))
+    with whole(out) as place:
+        contents = save_archive(root, place)
+        size_bytes = place.stat().st_size
+    result = {
+        "analysis_id": contents.analysis_id,
+        "output": out,
+        "files": len(contents.files),
+        "size_bytes": size_bytes,
+        "is_pinned": contents.is_pinned,
+    }
+    print_result(arguments, result, [out])
+    return ExitCode.OK
+
+
+def _load(arguments: argparse.Namespace) -> int:
+    from jarvis.core.workspace import analyses_dir
+    from jarvis.server.actions import OPERATOR, load_analysis
+
+    made = load_analysis(OPERATOR, arguments.file)
+    loaded = str(made.analysis_id)
+    if made.result["is_reused"]:
+        note([f"{loaded} is already stored with the same content"])
+    elif made.result["was_pinned"]:
+        note([f"{loaded} was pinned on the source server; `jarvis pin {loaded}` pins it here"])
+    result = {"analysis_id": loaded, **made.result, "root": analyses_dir() / loaded}
+    print_result(arguments, result, [loaded])
     return ExitCode.OK

@@ -5,18 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import (
-    RUN_HELP,
-    TRACE_HELP,
-    Commands,
-    add_json,
-    add_run,
-    note,
-    print_reading,
-    print_result,
-    run_directory,
-)
+from jarvis.cli.options import RUN_HELP, TRACE_HELP, Commands, add_run, non_negative, run_directory
+from jarvis.cli.output import ExitCode, add_json, note, print_reading, print_result
 
 if TYPE_CHECKING:
     from jarvis.perf_report.call_tree.trace_tree import TraceTree
@@ -26,8 +16,7 @@ CALLS_SHOWN = 50
 """Default of ``--limit``."""
 
 
-def add_tree(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_tree(commands: Commands) -> None:
     command = commands.add_parser(
         "tree",
         help="show the call tree around a call, or find calls by name",
@@ -45,25 +34,20 @@ def add_tree(commands: "Commands[argparse.ArgumentParser]") -> None:
         "--name", metavar="PATTERN", help="list calls and kernels by name; * matches any text"
     )
     command.add_argument(
-        "--depth", type=_levels, metavar="N", help="levels below the call to show (default: all)"
+        "--depth",
+        type=non_negative,
+        metavar="N",
+        help="levels below the call to show (default: all)",
     )
     command.add_argument(
         "--limit",
-        type=_levels,
+        type=non_negative,
         metavar="N",
         default=CALLS_SHOWN,
         help=f"calls that --name lists, 0 for all (default: {CALLS_SHOWN})",
     )
     add_json(command)
     command.set_defaults(run=_tree)
-
-
-def _levels(text: str) -> int:
-    """Parse an integer of at least 0."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is below 0")
-    return number
 
 
 def _tree(arguments: argparse.Namespace) -> int:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import Commands, add_json, add_run, print_result, run_directory
+from jarvis.cli.options import Commands, add_run, run_directory
+from jarvis.cli.output import ExitCode, add_json, print_result
 from jarvis.core.workspace import is_comparison
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ PROBLEMS_SHOWN = 10
 """Maximum number of printed problems per check; ``--json`` has all."""
 
 
-def add_validate(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_validate(commands: Commands) -> None:
     command = commands.add_parser(
         "validate",
         help="check the data of an analysis or a comparison: files, totals, findings",

@@ -6,21 +6,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import (
+from jarvis.cli.options import (
     GPU_OPTIONS,
     RUN_HELP,
     TRACE_HELP,
     Commands,
     add_flag,
-    add_json,
     add_options,
     add_run,
     check_gpu,
-    print_result,
-    print_step,
     run_directory,
 )
+from jarvis.cli.output import ExitCode, add_json, print_result, print_step
 from jarvis.core.workspace import RunPaths
 from jarvis.text.format import milliseconds, percent
 
@@ -48,8 +45,7 @@ at the last colon.
 """
 
 
-def add_what_if(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+def add_what_if(commands: Commands) -> None:
     command = commands.add_parser(
         "what-if",
         help="simulate how long a step would take under changes",

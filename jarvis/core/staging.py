@@ -1,5 +1,6 @@
-"""Atomic folder creation: write to a temporary sibling, then rename."""
+"""Atomic creation of folders by a temporary sibling that is renamed; digests of files."""
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ LABEL_VARIABLE = "JARVIS_STAGING"
 
 
 @contextmanager
-def staged_folder(root: Path, check: Callable[[], None]) -> Iterator[Path]:
+def staged_folder(root: Path, check: Callable[[], None] = lambda: None) -> Iterator[Path]:
     """Yield a temporary folder that replaces ``root`` when the block succeeds.
 
     If ``root`` is a symlink, its target is replaced. After an error ``root`` is unchanged.
@@ -85,3 +86,9 @@ def _replace(root: Path, new: Path, old: Path) -> None:
         if old.exists():
             old.rename(root)
         raise
+
+
+def file_sha256(path: Path) -> str:
+    """Return the hexadecimal SHA-256 digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -17,7 +17,7 @@ from jarvis.savings import per_step
 from jarvis.schemas.names import C
 from jarvis.server.storage.catalog import Catalog
 from jarvis.text.format import milliseconds, percent
-from jarvis.text.markdown import one_line, shortened
+from jarvis.text.markdown import short_line
 from jarvis.text.messages import to_text
 
 MAX_OF_KIND = 8
@@ -119,7 +119,7 @@ def _address(now: Opened, url_path: str, **parameters: str) -> str:
 
 
 def _short(text: str) -> str:
-    return shortened(one_line(text), _TEXT_LENGTH)
+    return short_line(text, _TEXT_LENGTH)
 
 
 @st.cache_resource(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)

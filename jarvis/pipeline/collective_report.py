@@ -77,9 +77,7 @@ def collective_report(
     """Return the sheets of some ranks.
 
     Args:
-        ranks: The communication of each rank.
         gpus_per_node: Ranks of a node, by default the GPUs that the first rank saw.
-        aggregations: For the summaries.
     """
     first = ranks[min(ranks)]
     return multi_rank_sheets(

@@ -121,8 +121,6 @@ def analyzed_rank(name: str, run: Run, root: Path) -> AnalyzedRank:
 
     Args:
         name: Path of the trace below the folder that all traces have in common.
-        run: The run.
-        root: Its directory.
     """
     info, kernels = run.manifest.trace, run.table("collectives")
     has_gpu_work = run.table("gpu_work").height > 0
@@ -145,12 +143,7 @@ def analyze_ranks(
     analyzed is named in the manifest; the others are joined.
 
     Args:
-        files: The traces.
         request: What the user chose, for each rank.
-        options: What is known about the ranks.
-        output_dir: The directory of the run.
-        on_rank: Called for each rank that ends.
-        on_split: Called if the files are of several jobs.
 
     Raises:
         TooFewRanksError: Fewer than two ranks can be joined.
@@ -242,8 +235,6 @@ def join_ranks(
     Args:
         names: The names of all files, none of them twice.
         analyzed: The run of each, or why there is none.
-        options: What is known about the ranks.
-        output_dir: The directory of the run.
         takes_runs: Whether the runs of the ranks are moved into it.
 
     Raises:

@@ -292,12 +292,10 @@ class TraceInput:
 
     @property
     def sheets(self) -> tuple[str, ...]:
-        """Return the sheets that the trace fills."""
         return tuple(sheet_names(self.report.sheet_tables()))
 
     @property
     def health(self) -> pl.DataFrame:
-        """Return facts about the trace."""
         return trace_health(self.report.trace)
 
     @property
@@ -309,7 +307,6 @@ class TraceInput:
         return {**steps, **graph_tables(self.report.trace, self.report.layers.events)}
 
     def call_paths(self, classified: Mapping[str, pl.DataFrame]) -> Paths:
-        """Return the call paths from the call tree."""
         return main_call_paths(self.report, classified)
 
 
@@ -324,31 +321,25 @@ class ReportInput:
 
     @property
     def sheets(self) -> tuple[str, ...]:
-        """Return the sheets that were read."""
         return tuple(sheet_names(self.report.sheets))
 
     @property
     def inference(self) -> Mapping[str, pl.DataFrame]:
-        """Return no tables."""
         return {}
 
     @property
     def simulated(self) -> Mapping[str, pl.DataFrame]:
-        """Return no tables."""
         return {}
 
     @property
     def simulation(self) -> SimulationInfo | None:
-        """Return that there are no events to replay."""
         return not_simulated("the input is a report, which has no events")
 
     @property
     def health(self) -> pl.DataFrame:
-        """Return facts about the report."""
         return report_health(self.report)
 
     def call_paths(self, classified: Mapping[str, pl.DataFrame]) -> Paths:
-        """Return no call paths."""
         return {}
 
 
@@ -363,12 +354,10 @@ class StoredInput:
 
     @property
     def info(self) -> TraceInfo:
-        """Return the stored information."""
         return self.run.manifest.trace
 
     @property
     def sheets(self) -> tuple[str, ...]:
-        """Return the stored sheets."""
         return self.run.manifest.sheets
 
     @property
@@ -388,19 +377,15 @@ class StoredInput:
 
     @property
     def simulated(self) -> Mapping[str, pl.DataFrame]:
-        """Return the stored tables of the graph."""
         return {name: self.run.table(name) for name in TABLES if name in self.run.tables}
 
     @property
     def simulation(self) -> SimulationInfo | None:
-        """Return the stored information."""
         return self.run.manifest.simulation
 
     @property
     def health(self) -> pl.DataFrame:
-        """Return the stored facts."""
         return self.run.table(HEALTH)
 
     def call_paths(self, classified: Mapping[str, pl.DataFrame]) -> Paths:
-        """Return the stored call paths."""
         return self.run.paths_by_category

@@ -95,7 +95,6 @@ def ranks_what_if(run: DistributedRun, changes: Sequence[str], find: FindRun) ->
     """Return what the median step of a distributed run gains by changes that are made together.
 
     Args:
-        run: The distributed run.
         changes: One of FORMS each.
         find: Where the runs of its ranks are.
 

@@ -36,7 +36,6 @@ def outcomes(
 
     Args:
         function: A function of a module, so that other processes can import it.
-        arguments: What it is called with.
         jobs: Processes; with one, everything runs in this process.
     """
     protected = partial(_protected, function)

@@ -24,7 +24,7 @@ from jarvis.core.unpacking import (
 )
 from jarvis.core.workspace import TRUTH_NAME, safe_name
 from jarvis.ranks.inputs import MAX_DEPTH, max_ranks
-from jarvis.text.markdown import one_line, shortened
+from jarvis.text.markdown import short_line
 
 TAR_SUFFIXES = (".tar.gz", ".tgz")
 SEVERAL = 2
@@ -95,7 +95,7 @@ def unpack(path: Path, folder: Path) -> list[Path]:
     try:
         for name, text in _in_tar(path) if path.name.endswith(TAR_SUFFIXES) else _in_zip(path):
             if name.lower().endswith(_ARCHIVES):
-                shown = shortened(one_line(name), _MAX_SHOWN_CHARS)
+                shown = short_line(name, _MAX_SHOWN_CHARS)
                 raise UnreadableTraceError(path, f"{shown} in it is an archive, too; unpack it")
             if not _is_trace(name):
                 continue

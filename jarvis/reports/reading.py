@@ -14,6 +14,7 @@ import polars as pl
 from fastexcel import DTypeMap
 
 from jarvis.core.errors import UnreadableReportError
+from jarvis.core.staging import file_sha256
 from jarvis.core.unpacking import TooLargeError, open_archive, pieces, unpacked_member
 from jarvis.reports.workbook_bounds import MAX_UNPACKED_BYTES, check_workbook
 from jarvis.schemas import columns
@@ -59,10 +60,7 @@ def is_report(path: Path) -> bool:
 def content_sha256(path: Path) -> str:
     """Return a digest of a file; of a folder, the digest of names and contents of its CSV files."""
     files = sorted(path.glob(f"*{SHEET}")) if path.is_dir() else [path]
-    digests = []
-    for file in files:
-        with file.open("rb") as content:
-            digests.append((file.name, hashlib.file_digest(content, "sha256").hexdigest()))
+    digests = [(file.name, file_sha256(file)) for file in files]
     if not path.is_dir():
         return digests[0][1]
     return hashlib.sha256(repr(digests).encode()).hexdigest()

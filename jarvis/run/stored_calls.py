@@ -1,12 +1,12 @@
 """Calls of a run: from its trace if it still exists, else from the run's stored data."""
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import polars as pl
 
 from jarvis.core.errors import UnknownCallError
+from jarvis.core.staging import file_sha256
 from jarvis.perf_report import CallPath
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.call_tree.trace_tree import CALL_SCHEMA, name_pattern
@@ -29,8 +29,7 @@ def is_trace_of(run: Run, path: Path) -> bool:
     info = run.manifest.trace
     if info.form != "trace" or not path.is_file() or path.stat().st_size != info.size_bytes:
         return False
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == info.sha256
+    return file_sha256(path) == info.sha256
 
 
 class StoredCalls:

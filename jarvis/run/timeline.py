@@ -14,11 +14,17 @@ from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY
 from jarvis.preconditions import BYTES_PER_MIB
-from jarvis.run.idle_time import recorded_gaps
-from jarvis.run.lanes import bin_edges, binned, stacked
-from jarvis.run.path_events import LATENCY, NOT_LINKED, path_events
 from jarvis.run.run import Run
-from jarvis.run.user_code import starter_frames
+from jarvis.run.timeline_events import (
+    LATENCY,
+    NOT_LINKED,
+    bin_edges,
+    binned,
+    path_events,
+    recorded_gaps,
+    stacked,
+    starter_frames,
+)
 from jarvis.schemas.names import C
 from jarvis.text.format import byte_size
 

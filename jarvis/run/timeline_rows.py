@@ -10,8 +10,8 @@ import polars as pl
 
 from jarvis.perf_report.timeline.host import HostCall
 from jarvis.perf_report.work import COMMUNICATION
-from jarvis.run.lanes import binned, stacked
 from jarvis.run.timeline import HOST_LABELS, IDLE, PATH, Timeline, Window
+from jarvis.run.timeline_events import binned, stacked
 from jarvis.schemas.names import C
 from jarvis.text.short_names import short_frame_name, short_kernel_name
 

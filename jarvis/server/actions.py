@@ -32,15 +32,14 @@ from jarvis.server.jobs.kinds import (
     earlier_job,
     request_of,
 )
+from jarvis.server.jobs.kinds.analyses import Load
 from jarvis.server.jobs.kinds.fetches import Fetch, trace_names
-from jarvis.server.jobs.kinds.joins import unique_names
-from jarvis.server.jobs.kinds.joint_what_ifs import RanksWhatIf
-from jarvis.server.jobs.kinds.loads import Load
+from jarvis.server.jobs.kinds.ranks import RanksWhatIf, unique_names
 from jarvis.server.jobs.queue import Job, NewJob
 from jarvis.server.jobs.workers.job_child import run_single_job
 from jarvis.server.retention import removal
 from jarvis.server.retention.removal import Removed
-from jarvis.server.storage import custom_hardware, pins
+from jarvis.server.storage import custom_hardware
 from jarvis.server.storage.analysis_rows import AnalysisRow, set_labels, stored_rows
 from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.catalog import (
@@ -48,6 +47,7 @@ from jarvis.server.storage.catalog import (
     named_rows,
     read_catalog,
     seen_row,
+    set_pinned,
     set_visibility,
     strictest,
 )
@@ -234,7 +234,7 @@ def pin_analysis(actor: Actor, analysis_id: str, *, is_pinned: bool) -> bool:
     """
     changeable_analysis(actor, analysis_id, "pin" if is_pinned else "unpin")
     found = _with_ranks(actor, analysis_id)
-    changed = [each for each in found if (pins.pin if is_pinned else pins.unpin)(each)]
+    changed = [each for each in found if set_pinned(each, is_pinned=is_pinned)]
     for each in changed:
         record(database(), actor, Action.PIN if is_pinned else Action.UNPIN, each)
     return bool(changed)

@@ -368,6 +368,11 @@ def database_now(connection: Connection) -> datetime:
     return moment.astimezone(UTC)
 
 
+def utc_now() -> datetime:
+    """Return the current time in UTC by the clock of this machine."""
+    return datetime.now(UTC)
+
+
 @contextmanager
 def _database_errors() -> Iterator[None]:
     """Convert SQLAlchemy errors, except violated constraints, to DatabaseError."""

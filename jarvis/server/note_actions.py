@@ -49,9 +49,6 @@ def edit_report(
     """Write fields of the notes on a report.
 
     Args:
-        actor: who writes, and how.
-        analysis_id: the analysis.
-        changes: the new values.
         titles: titles of the findings by key, by saving, of a report at other targets; None for
             those of the stored analysis.
         seen: the revision of the notes that the person has seen.
@@ -85,9 +82,6 @@ def move_finding(
     """Move a finding in the order of the report as it is now, so that no other move is lost.
 
     Args:
-        actor: who moves it, and how.
-        analysis_id: the analysis.
-        finding: key of the finding.
         places: places to the end; negative to the start.
         titles: as in ``edit_report``.
         seen: the revision of the notes that the person has seen.
@@ -122,10 +116,6 @@ def add_comment(
     """Add a comment on a finding; everyone who sees the analysis may.
 
     Args:
-        actor: who comments, and how.
-        analysis_id: the analysis.
-        finding: key of the finding.
-        text: plain text.
         titles: as in ``edit_report``.
 
     Raises:

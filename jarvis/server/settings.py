@@ -83,6 +83,7 @@ def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
 LowerNames = Annotated[Names, AfterValidator(_lower)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class _Section(BaseModel):
@@ -101,7 +102,7 @@ class Oidc(_Section):
     scopes: str = Field("openid email profile", description="requested scopes")
     user_claim: str = Field("email", description="claim with the user name")
     groups_claim: str = Field("groups", description="claim with the user's groups")
-    session_hours: float = Field(12.0, gt=0, allow_inf_nan=False, description="session lifetime")
+    session_hours: Positive = Field(12.0, description="session lifetime")
 
 
 class Target(_Section):
@@ -146,29 +147,20 @@ class Settings(BaseSettings):
         description="where analyses, traces and exports are shared: a folder, or a URL of fsspec "
         "(s3://, gs://, sftp://); by default only in home",
     )
-    artifact_cache_gb: float = Field(
-        50.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="maximum size of the local cache of a shared artifact root",
+    artifact_cache_gb: Positive = Field(
+        50.0, description="maximum size of the local cache of a shared artifact root"
     )
 
     job_slots: int = Field(1, ge=0, description="concurrent jobs; 0 to leave jobs to other workers")
-    job_memory_gb: float | None = Field(
-        None,
-        gt=0,
-        allow_inf_nan=False,
-        description="memory limit of a job; by default an equal share of the machine's memory",
+    job_memory_gb: Positive | None = Field(
+        None, description="memory limit of a job; by default an equal share of the machine's memory"
     )
-    job_minutes: float = Field(120.0, gt=0, allow_inf_nan=False, description="time limit of a job")
+    job_minutes: Positive = Field(120.0, description="time limit of a job")
     dask_scheduler: str | None = Field(
         None, description="address of a Dask scheduler that runs the jobs, like tcp://host:8786"
     )
-    keep_jobs_days: float = Field(
-        90.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="retention of ended jobs and their exported files",
+    keep_jobs_days: Positive = Field(
+        90.0, description="retention of ended jobs and their exported files"
     )
 
     trace_roots: str | None = Field(
@@ -183,31 +175,22 @@ class Settings(BaseSettings):
         (), description="those of them that may be in a private network"
     )
     sftp_key: Path | None = Field(
-        None,
-        description="private key for sftp; by default those of ~/.ssh and of the ssh agent",
+        None, description="private key for sftp; by default those of ~/.ssh and of the ssh agent"
     )
     sftp_known_hosts: Path | None = Field(
         None, description="known_hosts file for sftp; by default those of ssh"
     )
-    max_upload_gb: float = Field(
-        20.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="maximum size of an uploaded or downloaded trace",
+    max_upload_gb: Positive = Field(
+        20.0, description="maximum size of an uploaded or downloaded trace"
     )
-    max_unpacked_gb: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="maximum decompressed size of a trace"
+    max_unpacked_gb: Positive | None = Field(
+        None, description="maximum decompressed size of a trace"
     )
-    max_unpacked_ratio: float | None = Field(
+    max_unpacked_ratio: Positive | None = Field(
+        None, description="maximum decompressed size of a trace, as a multiple of its size"
+    )
+    max_output_mb: Positive | None = Field(
         None,
-        gt=0,
-        allow_inf_nan=False,
-        description="maximum decompressed size of a trace, as a multiple of its size",
-    )
-    max_output_mb: float | None = Field(
-        None,
-        gt=0,
-        allow_inf_nan=False,
         description="maximum output size of an analysis; by default 512 MB or 200 times the JSON "
         "of its trace, whichever is smaller, but at least 64 MB",
     )
@@ -256,11 +239,8 @@ class Settings(BaseSettings):
     api_requests_per_minute: int = Field(
         600, ge=1, description="rate limit of the API per token or address"
     )
-    stop_seconds: float = Field(
-        5.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="how long a stopping server waits for open requests",
+    stop_seconds: Positive = Field(
+        5.0, description="how long a stopping server waits for open requests"
     )
     log_format: Literal["text", "json"] = Field("text", description="format of log lines")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

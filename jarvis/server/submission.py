@@ -1,14 +1,14 @@
 """Analyze traces and store the results under their ids; stored results are reused."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
 from jarvis.core.errors import RunError
 from jarvis.core.labels import NO_LABELS
 from jarvis.core.request import AnalysisRequest
-from jarvis.core.staging import staged_folder
+from jarvis.core.staging import scratch_folder, staged_folder
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.hardware import HardwareSpec
 from jarvis.pipeline import (
@@ -19,6 +19,7 @@ from jarvis.pipeline import (
     reproject,
     reprojected_options,
 )
+from jarvis.ranks.run import DistributedRun
 from jarvis.reports.reading import content_sha256
 from jarvis.run import (
     Manifest,
@@ -163,7 +164,7 @@ def import_run(folder: Path) -> StoredAnalysis:
     def place(root: Path, options: Options) -> None:
         if options != manifest.options:
             raise OthersAnalysisError(manifest.analysis_id)
-        with staged_folder(root, lambda: None) as target:
+        with staged_folder(root) as target:
             shutil.copytree(folder, target, dirs_exist_ok=True)
             copy = manifest.model_copy(update={"analysis_id": root.name})
             RunPaths(target).manifest.write_text(copy.model_dump_json(indent=2), encoding="utf-8")
@@ -171,6 +172,42 @@ def import_run(folder: Path) -> StoredAnalysis:
     stored = _store(manifest.trace.sha256, manifest.options, place)
     add_labels(database(), stored.id)
     return stored
+
+
+def store_ranks(make: Callable[[Path], Sequence[DistributedRun]]) -> list[DistributedRun]:
+    """Store the distributed runs that ``make`` writes to a folder, and the runs of ranks in them.
+
+    Analyses of ranks that are stored already stay as they are, and so does a distributed run that
+    the owner of the context may not replace: it joins the same analyses.
+
+    Raises:
+        PrivateAnalysisError: it exists and is private to another person.
+    """
+    with scratch_folder(analyses_dir(), "ranks") as scratch:
+        return [_stored_ranks(made) for made in make(scratch / "run")]
+
+
+def _stored_ranks(run: DistributedRun) -> DistributedRun:
+    made, manifest = RunPaths(run.root), run.manifest
+    for entry in manifest.usable:
+        member = made.member(entry.rank or 0)
+        if member.is_dir() and not is_stored(str(entry.analysis_id)):
+            _store_folder(member, str(entry.analysis_id))
+    shutil.rmtree(made.members, ignore_errors=True)
+    row = stored_rows(database()).get(manifest.distributed_id)
+    check_joinable(row)
+    if row is None or may_replace(row):
+        _store_folder(made.root, manifest.distributed_id)
+    return DistributedRun.load(analysis_root(manifest.distributed_id))
+
+
+def _store_folder(written: Path, identifier: str) -> None:
+    def place(root: Path) -> None:
+        with staged_folder(root) as folder:
+            written.rename(folder)
+
+    with reserved(database(), identifier):
+        store_analysis(identifier, place)
 
 
 def _store(

@@ -86,6 +86,11 @@ def shortened(text: str, length: int) -> str:
     return f"{text[: rest - rest // 3]}…{text[-(rest // 3) :]}"
 
 
+def short_line(text: str, length: int = 200) -> str:
+    """Return an untrusted text on one line, shortened in its middle to ``length`` characters."""
+    return shortened(one_line(text), length)
+
+
 def name_first(title: str) -> str:
     """Return a title whose name follows a colon with the name at the beginning, so that a column
     without room for all of it has the name."""

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from jarvis.preconditions import Facts, Subject
-from jarvis.validation.check import Check, Problem
-from jarvis.validation.finding_data import is_close, messages, quantities, texts, title
+from jarvis.validation.check import Check, Problem, is_close, messages, quantities, texts, title
 from jarvis.validation.run_files import RunFiles
 
 KERNELS = ("kernel", "main_kernel", "kernels", "helpers")

@@ -4,8 +4,7 @@ import html
 from collections import Counter
 from collections.abc import Iterator
 
-from jarvis.validation.check import Check, Problem
-from jarvis.validation.finding_data import gain_ms, key_of, title
+from jarvis.validation.check import Check, Problem, gain_ms, key_of, title
 from jarvis.validation.run_files import Json, RunFiles
 
 TEXTS = ("title", "issue", "algorithmic", "kernel")

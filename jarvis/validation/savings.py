@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from jarvis.validation.check import Check, Problem
-from jarvis.validation.finding_data import (
+from jarvis.validation.check import (
     ENDS,
     ROUNDING,
+    Check,
+    Problem,
     exceeds,
     is_close,
     percent,

@@ -5,8 +5,9 @@ from itertools import chain
 from math import inf, isclose
 from typing import TypeGuard
 
-from jarvis.validation.check import Check, Problem
-from jarvis.validation.finding_data import (
+from jarvis.validation.check import (
+    Check,
+    Problem,
     exceeds,
     is_close,
     messages,

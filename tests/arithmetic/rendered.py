@@ -14,7 +14,7 @@ from jarvis.reports.measures import (
 )
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
-from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.run.agent_layout.priorities import Recommended
 from jarvis.text.markdown import prose
 from jarvis.text.messages import Message, to_text
 from tests.arithmetic.run_directory import RunDirectory

@@ -13,8 +13,7 @@ from jarvis.dashboard.pages.runs.rows import SOURCE
 from jarvis.server.errors import ArchiveError
 from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage.archive import load_archive, save_archive
-from jarvis.server.storage.catalog import analysis_root, read_catalog
-from jarvis.server.storage.pins import is_pinned, pin
+from jarvis.server.storage.catalog import analysis_root, read_catalog, set_pinned, stored_row
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
 from tests.dashboard.uploading import uploaded
@@ -26,7 +25,7 @@ def archive(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.Monk
     there = tmp_path / "there"
     shutil.copytree(home / "analyses" / sample_id, there / "analyses" / sample_id)
     monkeypatch.setenv("JARVIS_HOME", str(there))
-    pin(sample_id)
+    set_pinned(sample_id, is_pinned=True)
     save_archive(analysis_root(sample_id), tmp_path / "a.zip")
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "here"))
     do_jobs_at_once(monkeypatch)
@@ -53,7 +52,7 @@ def test_an_analysis_is_loaded_once_under_its_id(
     assert "It was pinned on the other server." in words(page)
     (entry,) = read_catalog().entries
     assert (entry.id, entry.loaded_by) == (sample_id, "")
-    assert not is_pinned(sample_id)
+    assert not stored_row(sample_id).is_pinned
     assert filed("runs").dataframe[0].value[SOURCE].to_list() == ["file"]
     page.button(key="archive_load").click().run()
     assert f"{sample_id} is already on this server, with the same content." in words(page)

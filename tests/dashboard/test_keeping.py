@@ -13,8 +13,7 @@ from jarvis.server.database import database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
 from jarvis.server.retention.removal import remove_analysis
-from jarvis.server.storage.catalog import analysis_root, read_catalog
-from jarvis.server.storage.pins import is_pinned, pin
+from jarvis.server.storage.catalog import analysis_root, read_catalog, set_pinned, stored_row
 from tests.dashboard.conftest import Draw
 
 Keep = Callable[..., str]
@@ -61,11 +60,11 @@ def test_a_pin_is_set_and_let_go(keep: Keep, managed: Managed) -> None:
     page = managed(mine)
     assert page.button(key="keeping_pin").label == "Pin"
     page.button(key="keeping_pin").click().run()
-    assert is_pinned(mine)
+    assert stored_row(mine).is_pinned
     assert page.button(key="keeping_pin").label == "Unpin"
     assert page.button(key="keeping_remove").disabled
     page.button(key="keeping_pin").click().run()
-    assert not is_pinned(mine)
+    assert not stored_row(mine).is_pinned
     assert not page.exception
 
 
@@ -113,7 +112,7 @@ def test_what_was_pinned_meanwhile_is_not_removed(keep: Keep, managed: Managed) 
     mine = keep("mine")
     page = managed(mine)
     page.button(key="keeping_remove").click().run()
-    pin(mine)
+    set_pinned(mine, is_pinned=True)
     page.button(key="keeping_sure").click().run()
     assert analysis_root(mine).is_dir()
     assert not page.exception

@@ -10,7 +10,7 @@ from jarvis.analyses import load_analyses
 from jarvis.dashboard.pages.system.cpu_idle import gap_addresses
 from jarvis.dashboard.session.state import load_stored
 from jarvis.run import Run
-from jarvis.run.idle_time import idle_gaps
+from jarvis.run.timeline_events import idle_gaps
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds

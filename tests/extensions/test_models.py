@@ -2,7 +2,8 @@
 
 import pytest
 
-from jarvis.extensions import load_extensions, loading
+from jarvis import extensions
+from jarvis.extensions import load_extensions
 from jarvis.perf_models import BUILTIN, OpCost, Registry
 from jarvis.trace.links import BACKWARD_PREFIX
 from jarvis.tracelens.report import TraceLensReport
@@ -132,7 +133,7 @@ def test_packages_register_models_and_a_file_goes_before_them(
         asked.append(group)
         return points
 
-    monkeypatch.setattr(loading, "entry_points", entry_points)
+    monkeypatch.setattr(extensions, "entry_points", entry_points)
     alone = load_extensions()
     assert alone.registry.op_category("mylib::scan") == "Theirs"
     assert alone.failures == ("bad: ImportError: no such thing. It could not be loaded.",)

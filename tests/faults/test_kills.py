@@ -15,7 +15,7 @@ from jarvis.server.database import JobState
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Compare, Export, Replay, Reproject, job_file
 from jarvis.server.jobs.kinds.base import Request
-from jarvis.server.jobs.kinds.comparisons import STEPS as COMPARE_STEPS
+from jarvis.server.jobs.kinds.exports import STEPS as COMPARE_STEPS
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.storage.storage_keys import path_at
 from jarvis.server.submission import Submission, submit

@@ -20,8 +20,7 @@ from jarvis.cli import main as jarvis
 from jarvis.run import Run
 from jarvis.server.errors import ArchiveError
 from jarvis.server.storage.archive import load_archive, save_archive
-from jarvis.server.storage.catalog import read_catalog
-from jarvis.server.storage.pins import is_pinned
+from jarvis.server.storage.catalog import read_catalog, stored_row
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 
@@ -218,7 +217,7 @@ def seed_members(folder: Path) -> Members:
 def use(loaded: str, honest: Path, folder: Path) -> None:
     """Use a loaded analysis as later commands do; raise if one of them fails."""
     (entry,) = read_catalog().entries
-    assert (entry.id, entry.loaded_by, is_pinned(loaded)) == (loaded, "", False)
+    assert (entry.id, entry.loaded_by, stored_row(loaded).is_pinned) == (loaded, "", False)
     run = Run.load(entry.root)
     for name in run.manifest.tables:
         run.table(name)

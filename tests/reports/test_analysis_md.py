@@ -20,8 +20,7 @@ from jarvis.reports.agent_layout.findings import findings_markdown
 from jarvis.reports.details import details_of
 from jarvis.run import Run
 from jarvis.run.agent_layout.preparation import Preparation
-from jarvis.run.agent_layout.priorities import priority_data
-from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.run.agent_layout.priorities import Recommended, priority_data
 from tests.builders import trace
 from tests.reports.conftest import Analyzed
 from tests.reports.markdown import changed, headings, section

@@ -13,7 +13,7 @@ from jarvis.reports.details import details_of
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.rough import rough_markdown
 from jarvis.run import Run
-from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.run.agent_layout.priorities import Recommended
 from tests.reports.conftest import Analyzed
 from tests.reports.markdown import (
     changed,

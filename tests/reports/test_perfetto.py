@@ -32,7 +32,7 @@ from jarvis.reports.perfetto.parts import ARROWS, Part, Track
 from jarvis.reports.perfetto.trace_file import FROM_RUN, FROM_TRACE
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
-from jarvis.run.idle_time import recorded_gaps
+from jarvis.run.timeline_events import recorded_gaps
 from jarvis.schemas.names import C
 from tests.builders import GPU, PID, trace
 from tests.optional import trace_processor

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from jarvis import extensions
 from jarvis.analyses import load_registry
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.core.workspace import RunPaths
-from jarvis.extensions import loading
 from jarvis.findings import Finding, Status
 from jarvis.pipeline import analyze
 from tests.reports.markdown import headings, section
@@ -28,7 +28,7 @@ def test_a_failed_analysis_ends_in_an_error_and_in_a_warning(
     registry = load_registry()
     broken = replace(registry.analyses[key], checks=(failing,), measure=None)
     analyses: Mapping[str, Analysis] = {**registry.analyses, key: broken}
-    monkeypatch.setattr(loading, "load_registry", lambda: replace(registry, analyses=analyses))
+    monkeypatch.setattr(extensions, "load_registry", lambda: replace(registry, analyses=analyses))
     run = analyze(busy_trace().write(tmp_path / "t.json"), output_dir=tmp_path / "run")
     paths, result = RunPaths(tmp_path / "run"), run.results[key]
     assert result.status is Status.ERROR

@@ -15,7 +15,7 @@ from jarvis.findings import Priority, Severity
 from jarvis.reports.agent_layout.findings import findings_markdown
 from jarvis.reports.details import details_of
 from jarvis.reports.ranking import recommendations
-from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.run.agent_layout.priorities import Recommended
 from tests.analyses.rows import operation, operations, system, table, totals
 from tests.analyses.test_multi_kernel import comm, copy, memory_copies_table
 from tests.reports.conftest import Analyzed

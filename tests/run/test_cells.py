@@ -5,7 +5,7 @@ import html
 import pytest
 from markdown_it import MarkdownIt
 
-from jarvis.run.agent_layout.cells import KERNELS_SHOWN, arguments_cell, cell_text, kernels_cell
+from jarvis.run.agent_layout.metrics import KERNELS_SHOWN, arguments_cell, cell_text, kernels_cell
 from tests.reports.conftest import HOSTILE
 
 PARSER = MarkdownIt("commonmark").enable("table")

@@ -7,7 +7,7 @@ import pytest
 
 from jarvis.core.labels import RunLabels
 from jarvis.run import Manifest, Run, TopOperation
-from jarvis.run.likeness import Kind, common_operators_pct, likeness
+from jarvis.run.figures import Kind, common_operators_pct, likeness
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from jarvis.run import read_manifest
 from jarvis.server.database import database, writing
 from jarvis.server.errors import ArchiveError, ReceivedRunError
 from jarvis.server.jobs.kinds import JobOutput
-from jarvis.server.jobs.kinds.loads import Load
+from jarvis.server.jobs.kinds.analyses import Load
 from jarvis.server.jobs.workers.job_child import MEMORY_VARIABLE
 from jarvis.server.storage import analysis_rows, run_limits
 from jarvis.server.storage.analysis_rows import made_on, stored_for, stored_rows

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from jarvis.core.workspace import RunPaths
-from jarvis.server.jobs.kinds.loads import Load
+from jarvis.server.jobs.kinds.analyses import Load
 from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage.archive import save_archive
 from jarvis.server.submission import Submission, submit

@@ -17,10 +17,9 @@ from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.jobs.workers.job_child import assignment_of
 from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
-from jarvis.server.storage import pins
 from jarvis.server.storage.analysis_rows import stored_for, stored_rows
 from jarvis.server.storage.archive import load_archive, save_archive
-from jarvis.server.storage.catalog import read_catalog
+from jarvis.server.storage.catalog import read_catalog, set_pinned
 from jarvis.server.submission import StoredAnalysis, Submission, import_run, resubmit, submit
 from tests.builders import trace
 from tests.server.conftest import ADA, BOB, ROOT
@@ -93,7 +92,7 @@ def test_with_changed_figures_another_user_gets_a_separate_analysis(
     asked = Submission(file, platform="Ours")
     actions.store_hardware(ROOT, described(100.0))
     theirs = stored_by(ADA, asked)
-    pins.pin(theirs.id)
+    set_pinned(theirs.id, is_pinned=True)
     before = digest(theirs.root)
     assert stored_by(BOB, asked) == StoredAnalysis(theirs.id, theirs.root, is_reused=True)
     actions.remove_hardware(ROOT, described(100.0))

@@ -14,8 +14,7 @@ from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.actions import Actor
 from jarvis.server.errors import IntakeError
-from jarvis.server.ingest.intake import ROOTS_VARIABLE, server_trace
-from jarvis.server.ingest.opening import opened_input
+from jarvis.server.ingest.intake import ROOTS_VARIABLE, opened_input, server_trace
 from jarvis.server.jobs.kinds import Analyze, Inspect, Request
 from jarvis.server.jobs.workers.job_child import assignment_of
 from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage

@@ -22,6 +22,7 @@ from jarvis.server.database import (
     Visibility,
     database,
     reading,
+    utc_now,
     writing,
 )
 from jarvis.server.errors import UnknownAnalysisError, UnknownJobError
@@ -29,7 +30,6 @@ from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Compare, Export, Replay, Reproject, Request
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.queue import Job, JobProgress, NewJob, Outcome
-from jarvis.server.jobs.rows import utc_now
 from jarvis.server.jobs.workers.job_child import assignment_of
 from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
 from jarvis.server.jobs.workers.job_process import outcome_of

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.cli import main
-from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.output import ExitCode
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, Channel
 from jarvis.server.access.rights import Person, Role

@@ -6,8 +6,7 @@ import pytest
 
 from jarvis.server.access import login
 from jarvis.server.access.login import check_login, check_reach, login_secrets
-from jarvis.server.access.rights import Role
-from jarvis.server.access.roles import group_names, person_named
+from jarvis.server.access.rights import Role, group_names, person_named
 from jarvis.server.errors import SettingsError, UnknownPersonError
 from jarvis.server.settings import PREFIX, Settings, settings
 

@@ -15,8 +15,13 @@ from jarvis.core.workspace import analyses_dir
 from jarvis.run import Run
 from jarvis.server.errors import ArchiveError
 from jarvis.server.storage.archive import FORMAT_VERSION, load_archive, save_archive
-from jarvis.server.storage.catalog import analysis_root, read_catalog
-from jarvis.server.storage.pins import is_pinned, pin, pinned
+from jarvis.server.storage.catalog import (
+    analysis_root,
+    pinned,
+    read_catalog,
+    set_pinned,
+    stored_row,
+)
 from jarvis.server.submission import StoredAnalysis, Submission, submit
 from tests.builders import trace
 
@@ -130,12 +135,12 @@ def test_the_same_id_with_other_content_is_refused_with_what_to_do(
 def test_an_archive_does_not_pin_itself(
     kept: StoredAnalysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pin(kept.id)
+    set_pinned(kept.id, is_pinned=True)
     out = tmp_path / "pinned.zip"
     save_archive(kept.root, out)
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "elsewhere"))
     assert load_archive(out).was_pinned
-    assert not is_pinned(kept.id)
+    assert not stored_row(kept.id).is_pinned
 
 
 def test_a_run_directory_that_is_not_kept_can_be_saved_too(

@@ -21,8 +21,7 @@ from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.claims import HEARTBEAT_TIMEOUT_S
 from jarvis.server.jobs.queue import JobProgress, NewJob
-from jarvis.server.storage.catalog import read_catalog
-from jarvis.server.storage.pins import pin, pinned
+from jarvis.server.storage.catalog import pinned, read_catalog, set_pinned
 from jarvis.server.submission import StoredAnalysis, Submission, submit
 from tests import optional
 from tests.builders import trace
@@ -73,7 +72,7 @@ def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
             engine, "w", 1, {job_id: JobProgress("Step", number, 9, 1.0, log="x" * 1000)}
         )
         queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyze", {"trace": str(number)}))
-        with staged_folder(root.with_name(f"made{number}"), lambda: None) as folder:
+        with staged_folder(root.with_name(f"made{number}")) as folder:
             shutil.copytree(root, folder, dirs_exist_ok=True)
 
 
@@ -86,7 +85,7 @@ def test_a_server_at_work_is_backed_up_and_restored(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
-    pin(kept.id)
+    set_pinned(kept.id, is_pinned=True)
     set_owner(kept.id, "ann")
     running = queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyze it", {"trace": "a"}))
     assert claims.claim(engine, "w") is not None

@@ -24,8 +24,14 @@ from jarvis.server.storage.analysis_rows import (
     stored_for,
     stored_rows,
 )
-from jarvis.server.storage.catalog import Entry, read_catalog, set_visibility
-from jarvis.server.storage.pins import is_pinned, pin, pinned
+from jarvis.server.storage.catalog import (
+    Entry,
+    pinned,
+    read_catalog,
+    set_pinned,
+    set_visibility,
+    stored_row,
+)
 from jarvis.server.storage.storage_keys import folder_bytes
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
@@ -83,7 +89,7 @@ def test_what_is_made_again_keeps_its_owner_and_pin_and_has_another_version(
     keep("mine")
     set_owner("mine", "ann")
     set_visibility("mine", Visibility.PRIVATE)
-    pin("mine")
+    set_pinned("mine", is_pinned=True)
     before = the_entry()
     keep("mine", model_name="Again")
     after = the_entry()
@@ -158,7 +164,7 @@ def test_what_cannot_be_read_hides_nothing_and_can_be_pinned(keep: Keep, text: s
         manifest.write_bytes(text.encode(errors="surrogatepass"))
     found = read_catalog()
     assert ([entry.id for entry in found.entries], found.broken) == (["mine"], ("broken",))
-    pin("broken")
+    set_pinned("broken", is_pinned=True)
     assert pinned() == {"broken"}
 
 
@@ -202,14 +208,14 @@ def test_pins_of_an_earlier_version_are_taken_over_once(keep: Keep) -> None:
     assert pinned() == {"mine"}
     assert [path.name for path in pins_dir().iterdir()] == ["later"]
     keep("later")
-    assert is_pinned("later")
+    assert stored_row("later").is_pinned
     assert not pins_dir().exists()
 
 
 def test_an_analysis_that_is_not_kept_is_a_sentence(engine: Engine) -> None:
     for change in (
         lambda: set_visibility("nothing", Visibility.TEAM),
-        lambda: pin("../nothing"),
+        lambda: set_pinned("../nothing", is_pinned=True),
         lambda: read_catalog().find("nothing"),
     ):
         with pytest.raises(UnknownAnalysisError, match="nothing"):

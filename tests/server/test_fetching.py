@@ -25,8 +25,13 @@ from jarvis.server.database import JobState
 from jarvis.server.errors import AddressError, FetchError, IntakeError
 from jarvis.server.ingest import fetch
 from jarvis.server.ingest.addresses import address_of
-from jarvis.server.ingest.fetch import fetch_trace, folders, over_http, over_s3, over_sftp
-from jarvis.server.ingest.fetch.folders import trace_urls
+from jarvis.server.ingest.fetch import (
+    fetch_trace,
+    over_http,
+    over_s3,
+    over_sftp,
+    trace_urls,
+)
 from jarvis.server.ingest.intake import StoredTrace
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import request_of
@@ -458,7 +463,7 @@ def test_the_index_of_a_folder_names_its_traces(
     with pytest.raises(FetchError, match=r"no trace in 127\.0\.0\.1:\d+/job/empty/"):
         trace_urls(f"{base}/empty/")
     for module, limit, message in (
-        (folders, "MAX_ENTRIES", "too many files"),
+        (fetch, "MAX_ENTRIES", "too many files"),
         (over_http, "MAX_INDEX_BYTES", "The index of"),
     ):
         with monkeypatch.context() as limited:

@@ -5,14 +5,16 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine
 
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, analyses_dir
-from jarvis.server.database import database
+from jarvis.server.database import JobKind, JobState, database
 from jarvis.server.errors import MissingArtifactError, UnknownAnalysisError
 from jarvis.server.ingest.intake import store_upload
-from jarvis.server.jobs import queue
+from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Inspect
-from jarvis.server.retention.housekeeping import clean_up
+from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
+from jarvis.server.retention.housekeeping import clean_up, delete_orphans
 from jarvis.server.retention.plan import Kind, Limits, plan, prune
 from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage.catalog import analysis_root, read_catalog
@@ -117,3 +119,30 @@ def test_uploads_that_another_machine_took_are_pruned(machines: Machines, upload
     assert len(prune(planned)) == 1
     assert not shared.exists()
     assert plan(Limits()).is_empty
+
+
+def staged(name: str, label: str, kind: str = "new") -> Path:
+    folder = analyses_dir() / f".{name}.{kind}-{label}0123abcd"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_only_attempts_that_run_no_more_are_cleared_away(engine: Engine) -> None:
+    running, ended = (
+        queue.submit(engine, NewJob(JobKind.ANALYZE, name, {"trace": name})) for name in "ab"
+    )
+    for _ in range(2):
+        claims.claim(engine, "w")
+    claims.finish(engine, "w", ended.id, JobProgress(), Outcome(JobState.FAILED, "It failed."))
+    kept = staged("a", f"job-{running.id}-1-"), staged("other", "")
+    gone = (
+        staged("a", f"job-{running.id}-0-"),
+        staged("b", f"job-{ended.id}-1-"),
+        staged("c", "job-0123456789-1-"),
+    )
+    replaced = staged("d", f"job-{ended.id}-1-", "old")
+    delete_orphans(engine)
+    assert all(folder.is_dir() for folder in kept)
+    assert not any(folder.exists() for folder in gone)
+    assert not replaced.exists()
+    assert (analyses_dir() / "d").is_dir(), "the only copy of what was being replaced"

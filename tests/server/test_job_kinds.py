@@ -54,12 +54,10 @@ from jarvis.server.jobs.kinds import (
     load_requests,
     request_of,
 )
+from jarvis.server.jobs.kinds.analyses import Load, Remote
 from jarvis.server.jobs.kinds.exports import HAS_TRACE, ORIGIN
 from jarvis.server.jobs.kinds.fetches import Fetch
-from jarvis.server.jobs.kinds.joint_what_ifs import RanksWhatIf
-from jarvis.server.jobs.kinds.loads import Load
-from jarvis.server.jobs.kinds.ranks_exports import RanksExport
-from jarvis.server.jobs.kinds.remotes import Remote
+from jarvis.server.jobs.kinds.ranks import RanksExport, RanksWhatIf
 from jarvis.server.jobs.queue import Job
 from jarvis.server.jobs.workers.job_messages import Assignment, FailedMessage
 from jarvis.server.jobs.workers.job_process import outcome_of

@@ -18,8 +18,7 @@ from jarvis.server.errors import RankCountError, UnknownAnalysisError
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.jobs.queue import Job, JobProgress, Outcome
-from jarvis.server.storage import pins
-from jarvis.server.storage.catalog import read_catalog, set_visibility
+from jarvis.server.storage.catalog import pinned, read_catalog, set_visibility, stored_row
 from jarvis.server.submission import Submission
 from tests.dashboard.inline_jobs import work_off
 from tests.ranks.test_distributed import RANKS, rank_trace
@@ -244,13 +243,13 @@ def test_pins_and_visibility_of_a_run_are_those_of_its_own_ranks(
     (run,) = read_catalog().distributed
     assert actions.pin_analysis(BOB, run.id, is_pinned=True)
     actions.share_analysis(BOB, run.id, Visibility.PRIVATE)
-    assert pins.is_pinned(run.id)
+    assert stored_row(run.id).is_pinned
     for entry in read_catalog().entries:
         is_own = entry.id != of_ann
         assert entry.is_pinned is is_own
         assert (entry.visibility is Visibility.PRIVATE) is is_own
     assert actions.pin_analysis(BOB, run.id, is_pinned=False)
-    assert pins.pinned() == frozenset()
+    assert pinned() == frozenset()
 
 
 def test_traces_of_one_name_stay_apart(engine: Engine, tmp_path: Path) -> None:

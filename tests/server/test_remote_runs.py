@@ -21,7 +21,7 @@ from jarvis.server.errors import RemoteError
 from jarvis.server.ingest.remote_runs import CONNECT_STEP, RETURN_STEP, RemoteRun
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import JobOutput, request_of
-from jarvis.server.jobs.kinds.remotes import Remote
+from jarvis.server.jobs.kinds.analyses import Remote
 from jarvis.server.storage.archive import save_archive, unpack_archive
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from tests.builders import trace

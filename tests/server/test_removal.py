@@ -28,8 +28,13 @@ from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.retention import housekeeping
 from jarvis.server.retention.plan import Kind, Limits, Plan, age_words, plan, prune
 from jarvis.server.retention.removal import remove_analysis
-from jarvis.server.storage.catalog import analysis_root, read_catalog
-from jarvis.server.storage.pins import is_pinned, pin, pinned, unpin
+from jarvis.server.storage.catalog import (
+    analysis_root,
+    pinned,
+    read_catalog,
+    set_pinned,
+    stored_row,
+)
 from jarvis.server.submission import StoredAnalysis, Submission, submit
 from jarvis.trace import sidecar
 from tests.builders import trace
@@ -109,21 +114,21 @@ def test_nothing_but_an_analysis_is_removed(by_name: dict[str, str], name: str) 
 
 
 def test_a_pinned_analysis_stays_until_it_is_let_go(by_name: dict[str, str]) -> None:
-    assert pin(by_name["old"])
-    assert not pin(by_name["old"])
+    assert set_pinned(by_name["old"], is_pinned=True)
+    assert not set_pinned(by_name["old"], is_pinned=True)
     with pytest.raises(RemovalRefusedError, match="it is pinned"):
         remove_analysis(by_name["old"])
-    assert is_pinned(by_name["old"])
-    assert unpin(by_name["old"])
+    assert stored_row(by_name["old"]).is_pinned
+    assert set_pinned(by_name["old"], is_pinned=False)
     remove_analysis(by_name["old"])
     assert pinned() == frozenset()
 
 
 def test_the_pin_of_an_analysis_that_is_made_again_stays(by_name: dict[str, str]) -> None:
-    pin(by_name["old"])
+    set_pinned(by_name["old"], is_pinned=True)
     upload = next(uploads_dir().glob("*/old.json"))
     assert submit(Submission(upload, model_name="old"), again=True).id == by_name["old"]
-    assert is_pinned(by_name["old"])
+    assert stored_row(by_name["old"]).is_pinned
 
 
 def test_an_analysis_that_a_job_works_with_stays_until_the_job_has_ended(
@@ -190,7 +195,7 @@ def test_what_can_be_had_again_goes_before_any_analysis(by_name: dict[str, str])
 def test_pinned_analyses_and_their_uploads_stay_whatever_the_limits(
     by_name: dict[str, str],
 ) -> None:
-    pin(by_name["old"])
+    set_pinned(by_name["old"], is_pinned=True)
     planned = plan(limits(days=1, most=0))
     assert to_delete(planned) == {(Kind.ANALYSIS, by_name["new"]), (Kind.UPLOAD, "new.json")}
     assert [(one.stored.name, one.reason) for one in planned.protected] == [
@@ -223,7 +228,7 @@ def test_an_upload_without_analysis_goes_after_a_day(by_name: dict[str, str]) ->
 
 def test_what_was_pinned_after_the_plan_stays(by_name: dict[str, str]) -> None:
     planned = plan(limits(days=30))
-    pin(by_name["old"])
+    set_pinned(by_name["old"], is_pinned=True)
     assert Kind.ANALYSIS not in {one.stored.kind for one in prune(planned)}
     assert analysis_root(by_name["old"]).is_dir()
 

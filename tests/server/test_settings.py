@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jarvis import cli
-from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.output import ExitCode
 from jarvis.server.errors import SettingsError
 from jarvis.server.settings import Settings, settings
 from jarvis.server.settings_shown import (

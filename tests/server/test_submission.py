@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from jarvis.core.errors import OutputFolderError
+from jarvis.core.output import zipped
 from jarvis.pipeline import Step
 from jarvis.run import Run
 from jarvis.server.errors import CopyError, UnknownAnalysisError
 from jarvis.server.storage.catalog import analysis_root, read_catalog
-from jarvis.server.storage.downloads import zipped
 from jarvis.server.submission import StoredAnalysis, Submission, submit
 from tests.builders import trace
 

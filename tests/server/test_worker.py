@@ -16,14 +16,15 @@ from jarvis.pipeline import STEPS
 from jarvis.run import Run
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState, reading
 from jarvis.server.errors import SettingsError
+from jarvis.server.http.web import lifespan
 from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.kinds import Inspect
+from jarvis.server.jobs.kinds import Analyze, Inspect
 from jarvis.server.jobs.queue import NewJob, Outcome
-from jarvis.server.jobs.workers import worker_watch
 from jarvis.server.jobs.workers.job_child import LocalJobProcess, memory_limit_bytes
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.jobs.workers.worker import REAP_S
 from jarvis.server.storage.catalog import analysis_root, read_catalog
+from jarvis.server.submission import Submission
 from jarvis.trace import TraceInfo
 from tests.builders import trace
 from tests.server.working import (
@@ -205,7 +206,7 @@ def test_jobs_and_workers_may_be_killed_at_any_step(engine: Engine, trace_file: 
 
 
 def test_the_death_of_a_worker_is_noticed_within_half_a_minute() -> None:
-    slowest_start_s = worker_watch.FIRST_PAUSE_S + 5
+    slowest_start_s = lifespan.FIRST_PAUSE_S + 5
     assert claims.HEARTBEAT_TIMEOUT_S + REAP_S + slowest_start_s < 30
 
 
@@ -244,7 +245,7 @@ def test_what_a_stopped_worker_has_not_finished_is_done_by_the_next(
 
 
 def test_a_worker_that_dies_is_started_again_and_ends_with_its_server(engine: Engine) -> None:
-    with worker_watch.watched_worker(worker_watch.worker_command(1)):
+    with lifespan.watched_worker(lifespan.worker_command(1)):
         (first,) = wait_for(lambda: worker_ids(engine))
         os.kill(int(first.split(":")[1]), signal.SIGKILL)
         (second,) = wait_for(lambda: worker_ids(engine) - {first})
@@ -254,7 +255,7 @@ def test_a_worker_that_dies_is_started_again_and_ends_with_its_server(engine: En
 
 def test_a_web_server_that_is_killed_takes_its_worker_along(engine: Engine) -> None:
     script = (
-        "import time\nfrom jarvis.server.jobs.workers import worker_watch as watch\n"
+        "import time\nfrom jarvis.server.http.web import lifespan as watch\n"
         "with watch.watched_worker(watch.worker_command(1)): time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as server:
@@ -267,7 +268,7 @@ def test_a_web_server_that_is_killed_takes_its_worker_along(engine: Engine) -> N
 def test_a_worker_that_cannot_start_is_not_started_over_and_over(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     script = f"open({str(starts)!r}, 'a').write('x'); raise SystemExit(1)"
-    with worker_watch.watched_worker((sys.executable, "-S", "-c", script)):
+    with lifespan.watched_worker((sys.executable, "-S", "-c", script)):
         time.sleep(2.0)
     assert 1 <= len(starts.read_text()) <= 3
 
@@ -281,3 +282,38 @@ def test_the_memory_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("JARVIS_JOB_MEMORY_GB", bad)
         with pytest.raises(SettingsError, match="JARVIS_JOB_MEMORY_GB"):
             memory_limit_bytes(1)
+
+
+def test_a_quick_job_passes_long_ones_and_many_take_turns(engine: Engine, tmp_path: Path) -> None:
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    files = [built.write(tmp_path / f"{name}.json") for name in "abc"]
+    quick = [queue.submit(engine, Inspect(file).new_job()) for file in files]
+    for job in quick:
+        hold_at(job.id, 1)
+    with worker(HELD_WORKER, SLOTS="1"):
+        for job in quick[:2]:
+            held_process(job.id)
+        long = queue.submit(engine, Analyze(Submission(files[0])).new_job())
+        beats(engine)
+        states = [queue.find(engine, job.id).state for job in (*quick, long)]
+        assert states == [JobState.RUNNING] * 2 + [JobState.QUEUED] * 2, "one beside the slot"
+        hold_at(long.id, 3)
+        hold_at(quick[0].id, None)
+        hold_at(quick[1].id, None)
+        held_process(long.id)
+        held_process(quick[2].id)
+        hold_at(quick[2].id, None)
+        is_done(engine, quick[2].id)
+        assert queue.find(engine, long.id).state is JobState.RUNNING
+
+
+def beats(engine: Engine) -> None:
+    """Wait until a worker has looked into the queue several times."""
+    seen: set[object] = set()
+
+    def look() -> bool:
+        with reading(engine) as connection:
+            seen.add(connection.execute(select(WORKERS.c.heartbeat)).scalar())
+        return len(seen) > 4
+
+    wait_for(look)

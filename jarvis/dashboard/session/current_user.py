@@ -7,9 +7,16 @@ from typing import Any
 import streamlit as st
 
 from jarvis.server.access.audit import Channel
-from jarvis.server.access.rights import LOCAL, Person, Role, lacking
-from jarvis.server.access.roles import group_names, has_groups, person_named
-from jarvis.server.access.userinfo import fetch_userinfo
+from jarvis.server.access.login import fetch_userinfo
+from jarvis.server.access.rights import (
+    LOCAL,
+    Person,
+    Role,
+    group_names,
+    has_groups,
+    lacking,
+    person_named,
+)
 from jarvis.server.actions import Actor, ask_for_file, submit_job
 from jarvis.server.database import Visibility, database
 from jarvis.server.errors import UnknownPersonError

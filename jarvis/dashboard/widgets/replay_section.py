@@ -16,7 +16,7 @@ from jarvis.run import Run
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.server.jobs.kinds import Replay
-from jarvis.server.jobs.kinds.files import file_name_of
+from jarvis.server.jobs.kinds.base import file_name_of
 from jarvis.text.format import count, counted, microseconds
 from jarvis.text.markdown import cell, prose
 

@@ -22,11 +22,9 @@ from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.reports.summary import paragraph
 from jarvis.run import Run
-from jarvis.run.agent_layout.cells import MISSING
-from jarvis.run.agent_layout.metrics import operation_entry, unsteady_uids
+from jarvis.run.agent_layout.metrics import MISSING, operation_entry, unsteady_uids
 from jarvis.run.agent_layout.model_info import UNKNOWN, model_info
-from jarvis.run.agent_layout.priorities import priority_data
-from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.run.agent_layout.priorities import Recommended, priority_data
 from jarvis.savings import time_sources
 from jarvis.schemas.names import C
 from jarvis.text.format import NOT_AVAILABLE, listed, milliseconds

@@ -17,10 +17,8 @@ from jarvis.impact import FULL_PCT
 from jarvis.reports import sections
 from jarvis.reports.details import Details
 from jarvis.reports.messages import MESSAGES
-from jarvis.run.agent_layout.cells import MISSING, cell_text
-from jarvis.run.agent_layout.estimates import scores
-from jarvis.run.agent_layout.metrics import operation_entry
-from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.run.agent_layout.metrics import MISSING, cell_text, operation_entry
+from jarvis.run.agent_layout.priorities import Recommended, scores
 from jarvis.schemas.names import C
 from jarvis.text.format import decimal
 from jarvis.text.markdown import Markdown, code, prose, table

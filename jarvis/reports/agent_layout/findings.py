@@ -18,7 +18,7 @@ from jarvis.reports.measures import additional_notes, measures_table, no_data, w
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
-from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.run.agent_layout.priorities import Recommended
 from jarvis.schemas.names import C
 from jarvis.text.format import count, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, cell, table

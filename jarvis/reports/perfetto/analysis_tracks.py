@@ -12,10 +12,9 @@ from jarvis.findings import COMMUNICATION_POOL, IDLE_POOL, Finding
 from jarvis.reports.perfetto.parts import TRACK, Part, Track, is_timed, texts
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.run import Run
-from jarvis.run.idle_time import recorded_gaps
-from jarvis.run.path_events import path_events
 from jarvis.run.replayed_steps import ReplayedSteps
 from jarvis.run.timeline import Timeline
+from jarvis.run.timeline_events import path_events, recorded_gaps
 from jarvis.schemas.names import C
 from jarvis.simulation.of_findings import finding_changes, own_gaps, own_work
 from jarvis.text.markdown import one_line, shortened

@@ -1,6 +1,8 @@
 """``<key>_metrics.json``: one analysis in numbers, under the names that other tools read."""
 
-from collections.abc import Mapping
+import html
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import JsonValue
@@ -9,11 +11,73 @@ from jarvis import impact
 from jarvis.findings import AnalysisResult, Status
 from jarvis.perf_report import CallPath, Totals
 from jarvis.perf_report.call_tree.stacks import own_frames
-from jarvis.run.agent_layout.cells import NAME_LIMIT, arguments_cell, cell_text, kernels_cell
-from jarvis.run.agent_layout.estimates import bound_type, finding_entries, operation_estimates
-from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.run.agent_layout.priorities import (
+    Recommended,
+    bound_type,
+    finding_entries,
+    operation_estimates,
+)
 from jarvis.schemas.names import C
+from jarvis.text.format import UNPRINTABLE, cut
 from jarvis.text.messages import to_text
+
+MISSING = "—"
+"""A cell without a value."""
+
+BREAK = "<br>"
+"""Separates the arguments of a call, and its kernels."""
+
+NAME_LIMIT = 75
+"""Maximum length of a kernel name in ``kernel_name_trunc``."""
+
+KERNELS_SHOWN = 8
+"""Maximum number of kernels in a cell."""
+
+# Brackets matter before a link target, underscores where both ends of an emphasis could be.
+_SPECIAL = re.compile(
+    r"[\\`*|$~@]|\](?=[(\[:])|(?<![A-Za-z0-9])_(?=.*_(?![A-Za-z0-9]))|(?<=[A-Za-z]):(?=//)"
+    r"|(?<=www)\.",
+    re.IGNORECASE,
+)
+
+
+def cell_text(text: str) -> str:
+    """Return ``text`` on one line, displayed literally, for a Markdown table and for metrics.
+
+    Tools compare both character by character and split cells at ``|`` and ``<br>``, so Markdown
+    syntax is written as HTML entities: ``html.unescape`` gives the text of the trace.
+    """
+    shown = cut(text)
+    flat = html.escape(UNPRINTABLE.sub(" ", shown).strip(), quote=False)
+    return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", flat)
+
+
+def arguments_cell(arguments: str | None) -> str | None:
+    """Return ``[8,4] bf16, [4] bf16`` as ``(8,4) bf16<br>(4,) bf16``; None without arguments."""
+    if not arguments:
+        return None
+    return BREAK.join(cell_text(_as_tuple(part)) for part in arguments.split(", "))
+
+
+def _as_tuple(argument: str) -> str:
+    single = re.sub(r"\[(\d+)\]", r"(\1,)", argument)
+    return re.sub(r"\[([\d,]*)\]", r"(\1)", single)
+
+
+def kernels_cell(kernels: Sequence[Mapping[str, Any]], *, limit: int | None = None) -> str | None:
+    """Return the names of kernels, numbered if there are several; None without kernels.
+
+    ``limit`` cuts each name, and the list at KERNELS_SHOWN.
+    """
+    names = list(dict.fromkeys(str(kernel[C.name]) for kernel in kernels))
+    shown = names if limit is None else [name[:limit] for name in names[:KERNELS_SHOWN]]
+    if len(names) < 2:
+        return cell_text(shown[0]) or None if shown else None
+    numbered = [f"Kernel {i}: {cell_text(name)}" for i, name in enumerate(shown, start=1)]
+    if len(shown) < len(names):
+        numbered.append(f"and {len(names) - len(shown)} more")
+    return BREAK.join(numbered)
+
 
 COMPARISON_SCOPE = "standalone"
 """The tools' name for an analysis of one trace."""

@@ -16,8 +16,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Severity
 from jarvis.run.agent_layout.metrics import category_metrics, system_metrics
 from jarvis.run.agent_layout.model_info import model_info
-from jarvis.run.agent_layout.priorities import priority_data
-from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.run.agent_layout.priorities import Recommended, priority_data
 from jarvis.run.manifest import Manifest, TopOperation
 from jarvis.run.run import Run
 from jarvis.run.tree_data import tree_data

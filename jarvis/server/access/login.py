@@ -1,19 +1,21 @@
-"""Login configuration: validation of the settings, and the secrets that Streamlit needs."""
+"""Login by OpenID Connect: checks of the settings, Streamlit's secrets, a person's claims."""
 
 import ipaddress
+from collections.abc import Mapping
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
-from jarvis.server.access.userinfo import DISCOVERY_PATH
-from jarvis.server.errors import SettingsError
+import httpx
+
+from jarvis.server.errors import SettingsError, UnknownPersonError
 from jarvis.server.settings import PREFIX, Settings
 
 CALLBACK_PATH = "/oauth2callback"
 """Path of Streamlit's OAuth redirect URI."""
 
 MIN_SECRET_LENGTH = 32
-_LOOPBACK_NAMES = ("localhost",)
 
 
 def check_login(now: Settings) -> None:
@@ -45,7 +47,7 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        return host.lower() in _LOOPBACK_NAMES
+        return host.lower() == "localhost"
 
 
 def login_secrets(now: Settings) -> dict[str, Any] | None:
@@ -83,7 +85,8 @@ def _check_oidc(now: Settings) -> None:
     missing = [f"{PREFIX}{name}" for name, value in needed.items() if not value]
     if missing:
         raise SettingsError(
-            f"{PREFIX}ACCESS is oidc, but {' and '.join(missing)} {_is_or_are(missing)} not set. "
+            f"{PREFIX}ACCESS is oidc, but {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not set. "
             "Without that, no one can log in."
         )
     if len(oidc.cookie_secret.get_secret_value()) < MIN_SECRET_LENGTH:
@@ -118,5 +121,44 @@ def _check_network(text: str) -> None:
         ) from error
 
 
-def _is_or_are(names: list[str]) -> str:
-    return "is" if len(names) == 1 else "are"
+DISCOVERY_PATH = "/.well-known/openid-configuration"
+"""Path of the provider's discovery document, relative to the issuer."""
+
+_TIMEOUT_S = 5.0
+_MAX_CACHED_LOGINS = 4096
+
+
+def fetch_userinfo(issuer: str, access_token: str, subject: str) -> Mapping[str, Any]:
+    """Return the claims about the person who logged in as ``subject``; cached for each login.
+
+    Many providers return the email address and groups only by this endpoint (OpenID Connect Core
+    5.3), not in the ID token.
+
+    Raises:
+        UnknownPersonError: the provider does not answer, or returns another subject.
+    """
+    try:
+        claims = _userinfo(issuer, access_token)
+    except (httpx.HTTPError, ValueError, TypeError) as error:
+        raise UnknownPersonError(
+            "The identity provider did not return your profile. Log out and in again; if that "
+            "does not help, ask an admin of this server."
+        ) from error
+    if claims.get("sub") != subject:
+        raise UnknownPersonError("The identity provider returned another user. Log in again.")
+    return claims
+
+
+@lru_cache(maxsize=_MAX_CACHED_LOGINS)
+def _userinfo(issuer: str, access_token: str) -> Mapping[str, Any]:
+    with httpx.Client(timeout=_TIMEOUT_S) as client:
+        endpoint = _object(client.get(f"{issuer}{DISCOVERY_PATH}")).get("userinfo_endpoint")
+        authorization = {"Authorization": f"Bearer {access_token}"}
+        return _object(client.get(str(endpoint), headers=authorization))
+
+
+def _object(response: httpx.Response) -> dict[str, Any]:
+    content = response.raise_for_status().json()
+    if not isinstance(content, dict):
+        raise TypeError
+    return content

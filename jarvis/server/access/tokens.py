@@ -9,7 +9,7 @@ import hmac
 import re
 import secrets
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -17,7 +17,7 @@ from sqlalchemy import Engine, Select, insert, or_, select, update
 from sqlalchemy.engine import RowMapping
 
 from jarvis.server.access.rights import Person, Role
-from jarvis.server.database import TOKENS, reading, writing
+from jarvis.server.database import TOKENS, reading, utc_now, writing
 from jarvis.server.errors import TokenError
 
 PREFIX = "jrv"
@@ -57,7 +57,7 @@ class Token:
         """Return whether the token can be used now."""
         if self.revoked is not None:
             return TokenState.REVOKED
-        if self.expires is not None and self.expires <= _now():
+        if self.expires is not None and self.expires <= utc_now():
             return TokenState.EXPIRED
         return TokenState.ACTIVE
 
@@ -82,10 +82,10 @@ def create(
         )
     if role is Role.NONE:
         raise TokenError("A token needs a role: viewer, editor or admin.")
-    if expires is not None and expires <= _now():
+    if expires is not None and expires <= utc_now():
         raise TokenError("A token must expire in the future.")
     token_id, secret = secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
-    token = Token(token_id, owner, role, label, _now(), expires, None, None)
+    token = Token(token_id, owner, role, label, utc_now(), expires, None, None)
     row = {f.name: getattr(token, f.name) for f in fields(Token)}
     with writing(engine) as connection:
         connection.execute(insert(TOKENS).values(**row, digest=_digest(secret)))
@@ -128,7 +128,7 @@ def revoke(engine: Engine, token_id: str) -> Token:
         connection.execute(
             update(TOKENS)
             .where(TOKENS.c.id == token_id, TOKENS.c.revoked.is_(None))
-            .values(revoked=_now())
+            .values(revoked=utc_now())
         )
     return find(engine, token_id)
 
@@ -152,7 +152,7 @@ def _unknown() -> TokenError:
 
 def _update_last_used(engine: Engine, token: Token) -> None:
     """Update ``last_used`` at most once a minute, so that most requests do not write."""
-    now = _now()
+    now = utc_now()
     if token.last_used is not None and now - token.last_used < _LAST_USED_RESOLUTION:
         return
     with writing(engine) as connection:
@@ -171,7 +171,3 @@ def _of_row(row: RowMapping) -> Token:
 def _digest(secret: str) -> str:
     """Return the digest; the secret has 256 random bits, so SHA-256 without salt is enough."""
     return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

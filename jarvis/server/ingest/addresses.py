@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from jarvis.server.errors import AddressError
 from jarvis.server.settings import PREFIX, settings
-from jarvis.text.markdown import one_line, shortened
+from jarvis.text.markdown import short_line
 
 HTTP, SFTP, S3 = ("http", "https"), "sftp", "s3"
 HOSTS_VARIABLE = f"{PREFIX}INGEST_HOSTS"
@@ -26,7 +26,6 @@ _HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*\.)*[a-z0-9_-]*|[0-9a-f:.]*:[0-9a-f:.]
 
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _MAX_LENGTH = 4_000
-_MAX_SHOWN_CHARS = 200
 
 _NAT64 = ip_network("64:ff9b::/96")
 _METADATA_SERVICES = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200")))
@@ -58,7 +57,7 @@ class Address:
     @property
     def shown(self) -> str:
         """Return host and path, without user and query."""
-        return shortened(one_line(f"{self.host_and_port}{self.path}"), _MAX_SHOWN_CHARS)
+        return short_line(f"{self.host_and_port}{self.path}")
 
     @property
     def file_name(self) -> str:

@@ -1,30 +1,37 @@
-"""Intake of traces: uploads, paths on the server, and the simulated sample."""
+"""Intake of traces: uploads, paths on the server, and the simulated sample.
 
+Jobs open a path once, without links, and read through its descriptor (``opened_input``): users who
+can write to its folder could replace it by a link after it was checked, or between two reads.
+"""
+
+import errno
 import hashlib
 import os
+import shutil
+import stat
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from jarvis.core.errors import JarvisError
 from jarvis.core.output import write_archive
-from jarvis.core.staging import scratch_folder
-from jarvis.core.workspace import home, safe_name, uploads_dir
+from jarvis.core.staging import file_sha256, scratch_folder
+from jarvis.core.workspace import analyses_dir, home, safe_name, uploads_dir
 from jarvis.ranks.archives import TAR_SUFFIXES, unpack
-from jarvis.reports.reading import WORKBOOK, is_report
+from jarvis.reports.reading import SHEET, WORKBOOK, is_report
 from jarvis.sample import write_sample
 from jarvis.server.errors import IntakeError
 from jarvis.server.settings import PREFIX, settings
-from jarvis.text.markdown import one_line, shortened
+from jarvis.server.storage.storage_keys import key_of
+from jarvis.text.markdown import short_line
 from jarvis.trace import SUFFIXES
 
 ROOTS_VARIABLE = f"{PREFIX}TRACE_ROOTS"
 JOINED_NAME = "captures.zip"
 SAMPLE_NAME = "simulated-training-step.json.gz"
-_CHUNK_BYTES = 1 << 20
-_MAX_SHOWN_CHARS = 200
 _DIGEST_CHARS = 16
 _MAX_NAME_CHARS = 100
 """Maximum length of a stored name; its end is used because of the suffix."""
@@ -56,7 +63,9 @@ def server_trace(text: str) -> Path:
     candidates = [path for path in _within_roots(text) if not _is_in_private_home(path)]
     trace = next((path for path in candidates if _exists(path)), None)
     if trace is None:
-        raise IntakeError(f"There is no file {_shown(text)} in {_listed_roots()}. Check the path.")
+        raise IntakeError(
+            f"There is no file {short_line(text)} in {_listed_roots()}. Check the path."
+        )
     if trace.is_file():
         _check_name(trace.name)
     else:
@@ -74,7 +83,7 @@ def check_in_roots(path: Path) -> None:
         return
     if _is_in_private_home(path) or not any(path.is_relative_to(root) for root in trace_roots()):
         raise IntakeError(
-            f"{_shown(path.name)} is outside the folders that this worker can read "
+            f"{short_line(path.name)} is outside the folders that this worker can read "
             f"({_listed_roots()}). Use one of these, or start the worker with the same "
             f"{ROOTS_VARIABLE} as the server."
         )
@@ -93,7 +102,7 @@ def output_folder(text: str) -> Path:
     """
     folder = _within_roots(text)[0]
     if folder in trace_roots() or folder.is_relative_to(home().resolve()):
-        raise IntakeError(f"{_shown(text)} is already in use. Give a new folder.")
+        raise IntakeError(f"{short_line(text)} is already in use. Give a new folder.")
     return folder
 
 
@@ -103,12 +112,12 @@ def _within_roots(text: str) -> list[Path]:
     try:
         paths = [(root / Path(text.strip()).expanduser()).resolve() for root in roots]
     except (OSError, ValueError, RuntimeError) as error:  # a link cycle, an unknown user
-        raise IntakeError(f"{_shown(text)} is not a valid path. Check it.") from error
+        raise IntakeError(f"{short_line(text)} is not a valid path. Check it.") from error
     allowed = [path for path in paths if any(path.is_relative_to(root) for root in roots)]
     if not allowed:
         raise IntakeError(
-            f"{_shown(text)} is outside the folders that this server can read ({_listed_roots()}). "
-            f"Use one of these, or start the server with {ROOTS_VARIABLE} set."
+            f"{short_line(text)} is outside the folders that this server can read "
+            f"({_listed_roots()}). Use one of these, or start the server with {ROOTS_VARIABLE} set."
         )
     return allowed
 
@@ -119,11 +128,6 @@ def _exists(path: Path) -> bool:
         return path.is_file() or is_report(path)
     except OSError:
         return False
-
-
-def _shown(text: str) -> str:
-    """Return a path shortened to one line for messages."""
-    return shortened(one_line(text), _MAX_SHOWN_CHARS)
 
 
 def _listed_roots() -> str:
@@ -179,14 +183,11 @@ def store_upload(name: str, content: BinaryIO) -> Path:
     stored_name = upload_name(name)
     root = uploads_dir()
     root.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
     with tempfile.TemporaryDirectory(dir=root, prefix=".") as folder:
         written = Path(folder) / stored_name
         with written.open("wb") as file:
-            while chunk := content.read(_CHUNK_BYTES):
-                digest.update(chunk)
-                file.write(chunk)
-        return adopt_upload(written, stored_name, digest.hexdigest()).path
+            shutil.copyfileobj(content, file)
+        return adopt_upload(written, stored_name, file_sha256(written)).path
 
 
 def unpacked_uploads(archive: Path) -> list[Path]:
@@ -204,9 +205,7 @@ def unpacked_uploads(archive: Path) -> list[Path]:
         found = []
         for path in written:
             name = upload_name("_".join(path.relative_to(common).parts))
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            found.append(adopt_upload(path, name, digest).path)
+            found.append(adopt_upload(path, name, file_sha256(path)).path)
         return found
 
 
@@ -237,8 +236,81 @@ def sample_trace() -> Path:
 def _check_name(name: str) -> None:
     if not name.lower().endswith((*SUFFIXES, *TAR_SUFFIXES, WORKBOOK)):
         raise IntakeError(
-            f"{_shown(Path(name).name)} is not a supported trace file: give a "
+            f"{short_line(Path(name).name)} is not a supported trace file: give a "
             f"{', '.join(SUFFIXES)} file as the PyTorch profiler exports it, a .zip or .tar.gz of "
             f"those of several ranks, or a performance report as {WORKBOOK}, or as a zip or a "
             "folder of CSV files."
         )
+
+
+_DESCRIPTORS = Path("/proc/self/fd")
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_DIRECTORY
+
+
+@contextmanager
+def opened_input(path: Path) -> Iterator[Path]:
+    """Yield a path to a trace or report that refers to the same file for the whole block.
+
+    Stored uploads are yielded unchanged.
+
+    Raises:
+        IntakeError: the path is outside the roots, contains a link, or is not a file.
+        OSError: it cannot be opened.
+    """
+    if key_of(path) is not None or path.parent == uploads_dir():
+        yield path
+        return
+    check_in_roots(path)
+    with ExitStack() as block:
+        file = _descriptor(path, block)
+        if not _DESCRIPTORS.is_dir():  # not Linux
+            yield path
+            return
+        scratch = block.enter_context(scratch_folder(analyses_dir(), "opened"))
+        name = scratch / path.name
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            name.mkdir()
+            for sheet in os.listdir(file):
+                if sheet.endswith(SHEET):
+                    _link(name / sheet, _opened(sheet, file, _FILE_FLAGS, block))
+        else:
+            _link(name, file)
+        try:
+            yield name
+        except JarvisError as error:  # hide the temporary folder from the user
+            error.args = tuple(str(text).replace(f"{scratch}{os.sep}", "") for text in error.args)
+            raise
+
+
+def _descriptor(path: Path, block: ExitStack) -> int:
+    """Open a file or folder whose path contains no links."""
+    *folders, name = path.absolute().parts[1:]
+    folder = _opened(path.absolute().anchor, None, _FOLDER_FLAGS, block)
+    for part in folders:
+        folder = _opened(part, folder, _FOLDER_FLAGS, block)
+    return _opened(name, folder, _FILE_FLAGS, block)
+
+
+def _opened(name: str, folder: int | None, flags: int, block: ExitStack) -> int:
+    """Open one part of a path relative to its parent; it is closed with ``block``."""
+    try:
+        file = os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
+            raise IntakeError(
+                f"{name} was replaced by a link or is not a folder, so it is not read. {_REMEDY}"
+            ) from error
+        raise
+    block.callback(os.close, file)
+    mode = os.fstat(file).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise IntakeError(f"{name} is not a file, so it is not read. {_REMEDY}")
+    return file
+
+
+_REMEDY = "Give the path of the trace without links."
+
+
+def _link(name: Path, file: int) -> None:
+    name.symlink_to(_DESCRIPTORS / str(file))

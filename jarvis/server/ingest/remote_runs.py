@@ -18,7 +18,7 @@ from jarvis.run import SCHEMA_VERSION
 from jarvis.server.errors import RemoteError
 from jarvis.server.ingest.ssh_session import OutputLimitError, SshSession
 from jarvis.server.settings import PREFIX, Target, settings
-from jarvis.text.markdown import one_line, shortened
+from jarvis.text.markdown import short_line
 from jarvis.trace import ReadProgress
 
 SSH_FAILED = 255
@@ -272,7 +272,7 @@ class _Machine:
         resolved, folders = PurePosixPath(lines[0] if lines else ""), lines[1:]
         if len(folders) != len(roots) or not any(map(resolved.is_relative_to, folders)):
             raise RemoteError(
-                f"There is no {shortened(one_line(path), 200)} in the allowed folders of "
+                f"There is no {short_line(path)} in the allowed folders of "
                 f"{self.name} ({', '.join(roots)}). Check the path."
             )
         return str(resolved)
@@ -330,7 +330,7 @@ class _RemoteSteps:
             self._progress(
                 replace(
                     step,
-                    name=shortened(one_line(step.name), _MAX_NAME_LENGTH),
+                    name=short_line(step.name, _MAX_NAME_LENGTH),
                     number=step.number + 1,
                     total=self._total,
                     elapsed_s=_bounded(step.elapsed_s, _MAX_SECONDS),

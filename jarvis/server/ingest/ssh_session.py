@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from jarvis.text.markdown import one_line, shortened
+from jarvis.text.markdown import short_line
 
 _CHUNK_BYTES = 1 << 16
 _MAX_LINE_BYTES = 1 << 14
@@ -100,6 +100,6 @@ class SshSession:
         for line in lines:
             text = line.decode(errors="replace")
             if text.strip() and not is_handled(text):
-                shown = shortened(one_line(text), _MAX_SHOWN_CHARS)
+                shown = short_line(text, _MAX_SHOWN_CHARS)
                 self._stderr.append(shown)
                 sys.stderr.write(f"{shown}\n")

@@ -7,10 +7,10 @@ import hashlib
 import os
 from collections import OrderedDict
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
+from jarvis.core.staging import file_sha256
 from jarvis.server.errors import (
     BusyUploadError,
     ChecksumError,
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 CHECKSUMS = ("sha1", "sha256")
 """Supported checksum algorithms of a chunk."""
-
-_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +118,8 @@ class UploadWriter:
     def _store(self) -> None:
         upload, written = self._upload, data_file(self._upload.id)
         os.fsync(self._file)
-        digest = self._digest or _digest_of(written)
+        sha256 = self._digest.hexdigest() if self._digest else file_sha256(written)
         self._digest = None
-        sha256 = digest.hexdigest()
         note_content(upload.id, sha256)  # before the move, so that it is found after a crash
         stored = adopt_upload(written, upload.name, sha256)
         note_content(upload.id, sha256, is_reused=stored.is_reused)
@@ -181,11 +178,3 @@ def _remember_digest(upload_id: str, offset_bytes: int, digest: "_Hash") -> None
         _digests[upload_id] = offset_bytes, digest
         while len(_digests) > MAX_AT_ONCE:
             _digests.popitem(last=False)
-
-
-def _digest_of(path: Path) -> "_Hash":
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_READ_BYTES):
-            digest.update(block)
-    return digest

@@ -31,6 +31,7 @@ from jarvis.server.database import (
     JobState,
     database_now,
     reading,
+    utc_now,
     writing,
 )
 from jarvis.server.jobs.rows import (
@@ -43,7 +44,6 @@ from jarvis.server.jobs.rows import (
     of_row,
     one,
     update_of,
-    utc_now,
 )
 
 HEARTBEAT_TIMEOUT_S = 20

@@ -22,6 +22,7 @@ from jarvis.server.database import (
     JobState,
     Visibility,
     reading,
+    utc_now,
     writing,
 )
 from jarvis.server.errors import UnknownJobError
@@ -32,12 +33,12 @@ from jarvis.server.jobs.rows import (
     JobProgress,
     NewJob,
     Outcome,
+    first,
     is_waiting,
     job_in,
     of_row,
     one,
     update_of,
-    utc_now,
     visible_to,
 )
 
@@ -138,9 +139,7 @@ def find(engine: Engine, job_id: str, person: Person = LOCAL) -> Job:
 def latest(engine: Engine, new: NewJob, person: Person = LOCAL) -> Job | None:
     """Return the newest visible job with the same fingerprint, in any state; None if none."""
     same = select(JOBS).where(JOBS.c.fingerprint == new.fingerprint, visible_to(person))
-    with reading(engine) as connection:
-        row = connection.execute(same.order_by(JOBS.c.created.desc()).limit(1)).mappings().first()
-    return None if row is None else of_row(row)
+    return first(engine, same.order_by(JOBS.c.created.desc()))
 
 
 def recent(
@@ -271,10 +270,8 @@ def members_text(by_state: Mapping[JobState, int]) -> str:
 def latest_waiting_for(engine: Engine, job_id: str) -> Job | None:
     """Return the newest job that waits or waited for a job; None if there is none."""
     query = select(JOBS).join(JOB_WAITS, JOB_WAITS.c.job_id == JOBS.c.id)
-    newest = query.where(JOB_WAITS.c.waits_for == job_id).order_by(JOBS.c.created.desc()).limit(1)
-    with reading(engine) as connection:
-        row = connection.execute(newest).mappings().first()
-    return None if row is None else of_row(row)
+    newest = query.where(JOB_WAITS.c.waits_for == job_id).order_by(JOBS.c.created.desc())
+    return first(engine, newest)
 
 
 def retryable_members(engine: Engine, job: Job) -> list[str]:

@@ -3,13 +3,14 @@
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Engine,
+    Select,
     Update,
     and_,
     exists,
@@ -33,6 +34,7 @@ from jarvis.server.database import (
     JobState,
     Visibility,
     reading,
+    utc_now,
 )
 from jarvis.server.errors import UnknownJobError
 
@@ -89,16 +91,7 @@ class JobProgress:
 
     def values(self) -> dict[str, Any]:
         """Return the values by column name."""
-        return {
-            "step": self.step,
-            "step_number": self.step_number,
-            "step_count": self.step_count,
-            "percent": self.percent,
-            "bytes_done": self.bytes_done,
-            "bytes_total": self.bytes_total,
-            "steps": [[step.name, step.elapsed_s] for step in self.steps],
-            "log": self.log,
-        }
+        return {**asdict(self), "steps": [[step.name, step.elapsed_s] for step in self.steps]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +155,7 @@ class Job:
         """Return the run time so far, or in total; None before the start."""
         if self.started is None:
             return None
-        return ((self.ended or datetime.now(UTC)) - self.started).total_seconds()
+        return ((self.ended or utc_now()) - self.started).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +194,6 @@ QUEUED_DEFAULTS: dict[str, Any] = {
     "ended": None,
 }
 """Column values of a queued job, new or re-queued."""
-
-
-def utc_now() -> datetime:
-    """Return the current time in UTC."""
-    return datetime.now(UTC)
 
 
 def is_waiting(kinds: Collection[JobKind] = ()) -> ColumnElement[bool]:
@@ -258,11 +246,16 @@ def update_of(job_id: str, *states: JobState) -> Update:
     return update(JOBS).where(JOBS.c.id == job_id, JOBS.c.state.in_(states))
 
 
+def first(engine: Engine, query: Select[Any]) -> Job | None:
+    """Return the first job of a query of all columns; None if there is none."""
+    with reading(engine) as connection:
+        row = connection.execute(query.limit(1)).mappings().first()
+    return None if row is None else of_row(row)
+
+
 def one(engine: Engine, condition: ColumnElement[bool]) -> Job | None:
     """Return any job that meets a condition; None if there is none."""
-    with reading(engine) as connection:
-        row = connection.execute(select(JOBS).where(condition).limit(1)).mappings().first()
-    return None if row is None else of_row(row)
+    return first(engine, select(JOBS).where(condition))
 
 
 def job_in(connection: Connection, job_id: str) -> Job:

@@ -26,8 +26,7 @@ from jarvis.server.retention.removal import drop, named_by_jobs
 from jarvis.server.settings import settings
 from jarvis.server.storage.artifact_root import artifact_root
 from jarvis.server.storage.artifacts import is_shared
-from jarvis.server.storage.catalog import read_catalog
-from jarvis.server.storage.pins import pinned
+from jarvis.server.storage.catalog import pinned, read_catalog
 from jarvis.server.storage.storage_keys import address, folder_bytes, remove_folder
 from jarvis.text.format import counted
 from jarvis.trace.sidecar import is_outdated

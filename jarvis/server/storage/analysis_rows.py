@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -122,18 +122,22 @@ def is_analysis_id(text: str) -> bool:
 
 
 @contextmanager
-def stored_for(
-    owner: str | None, visibility: Visibility = Visibility.TEAM, role: Role = Role.EDITOR
-) -> Iterator[None]:
-    """Assign analyses that are created in this block to ``owner``.
-
-    Existing ones are replaced only if ``owner`` with ``role`` may change them.
-    """
-    token = _context.set(StorageContext(owner, visibility, role=role))
+def _within(context: StorageContext) -> Iterator[None]:
+    token = _context.set(context)
     try:
         yield
     finally:
         _context.reset(token)
+
+
+def stored_for(
+    owner: str | None, visibility: Visibility = Visibility.TEAM, role: Role = Role.EDITOR
+) -> AbstractContextManager[None]:
+    """Assign analyses that are created in this block to ``owner``.
+
+    Existing ones are replaced only if ``owner`` with ``role`` may change them.
+    """
+    return _within(StorageContext(owner, visibility, role=role))
 
 
 def person_for(owner: str | None, role: Role) -> Person:
@@ -157,63 +161,37 @@ def may_replace(row: AnalysisRow) -> bool:
     return may_change(context_person(), row)
 
 
-@contextmanager
-def narrowed(visibility: Visibility) -> Iterator[None]:
+def narrowed(visibility: Visibility) -> AbstractContextManager[None]:
     """Make analyses stored in this block private if ``visibility`` is."""
     context = _context.get()
-    strict = Visibility.PRIVATE if visibility is Visibility.PRIVATE else context.visibility
-    token = _context.set(replace(context, visibility=strict))
-    try:
-        yield
-    finally:
-        _context.reset(token)
+    is_private = visibility is Visibility.PRIVATE
+    return _within(replace(context, visibility=visibility) if is_private else context)
 
 
-@contextmanager
-def made_on(machine: str) -> Iterator[None]:
+def made_on(machine: str) -> AbstractContextManager[None]:
     """Set the machine that ran the analyses stored in this block."""
-    token = _context.set(replace(_context.get(), made_on=machine[:_MAX_MACHINE_CHARS]))
-    try:
-        yield
-    finally:
-        _context.reset(token)
+    return _within(replace(_context.get(), made_on=machine[:_MAX_MACHINE_CHARS]))
 
 
-@contextmanager
-def loaded_from_file() -> Iterator[None]:
+def loaded_from_file() -> AbstractContextManager[None]:
     """Mark analyses stored in this block as imported by their owner."""
-    token = _context.set(replace(_context.get(), loaded_by=_context.get().owner or ""))
-    try:
-        yield
-    finally:
-        _context.reset(token)
+    return _within(replace(_context.get(), loaded_by=_context.get().owner or ""))
 
 
-@contextmanager
-def derived_from(ids: Iterable[str | None]) -> Iterator[None]:
+def derived_from(ids: Iterable[str | None]) -> AbstractContextManager[None]:
     """Give analyses stored in this block the origin of the first imported one of ``ids``."""
     names = [name for name in ids if name]
     rows = stored_rows(database()) if names else {}
     imported = (rows[name] for name in names if name in rows and rows[name].is_from_outside)
-    source = next(imported, None)
     context = _context.get()
-    if source is not None:
+    if (source := next(imported, None)) is not None:
         context = replace(context, made_on=source.made_on, loaded_by=source.loaded_by)
-    token = _context.set(context)
-    try:
-        yield
-    finally:
-        _context.reset(token)
+    return _within(context)
 
 
-@contextmanager
-def labeled(labels: RunLabels) -> Iterator[None]:
+def labeled(labels: RunLabels) -> AbstractContextManager[None]:
     """Give analyses stored in this block these labels."""
-    token = _context.set(replace(_context.get(), labels=labels))
-    try:
-        yield
-    finally:
-        _context.reset(token)
+    return _within(replace(_context.get(), labels=labels))
 
 
 def add_labels(engine: Engine, analysis_id: str) -> None:

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from jarvis.core.errors import RunError
 from jarvis.core.notes import NoteError
 from jarvis.core.output import ZIP_EPOCH
-from jarvis.core.staging import staged_folder
+from jarvis.core.staging import file_sha256, staged_folder
 from jarvis.core.unpacking import (
     DAMAGE,
     TooLargeError,
@@ -49,8 +49,7 @@ from jarvis.server.storage.archived_notes import (
     import_notes,
 )
 from jarvis.server.storage.artifacts import is_shared, store_analysis
-from jarvis.server.storage.catalog import is_stored
-from jarvis.server.storage.pins import pinned
+from jarvis.server.storage.catalog import is_stored, pinned
 from jarvis.server.storage.run_limits import check_file_sizes, check_received_run
 
 FORMAT_VERSION = 2
@@ -338,7 +337,7 @@ def _check_same(path: Path, contents: Contents, root: Path) -> None:
     """Raise ArchiveError if the stored analysis with this id has other content."""
     local = {file.relative_to(root).as_posix(): file for file in _files(root)}
     is_same = local.keys() == contents.files.keys() and all(
-        local[name].stat().st_size == file.size_bytes and _sha256(local[name]) == file.sha256
+        local[name].stat().st_size == file.size_bytes and file_sha256(local[name]) == file.sha256
         for name, file in contents.files.items()
     )
     if not is_same:
@@ -348,8 +347,3 @@ def _check_same(path: Path, contents: Contents, root: Path) -> None:
             "or by another version",
             f"To replace it, delete it with `jarvis remove {root.name}`, then import this one.",
         )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

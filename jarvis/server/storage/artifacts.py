@@ -5,7 +5,6 @@ No-ops unless a shared artifact root is configured. An analysis is one zip in th
 never changes. Traces and exports have the same relative paths as in the home.
 """
 
-import hashlib
 import json
 import shutil
 import time
@@ -14,7 +13,8 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from jarvis.core.staging import scratch_folder, staged_folder
+from jarvis.core.output import write_zip
+from jarvis.core.staging import file_sha256, scratch_folder, staged_folder
 from jarvis.core.unpacking import DAMAGE
 from jarvis.core.workspace import RunPaths, analyses_dir, custom_hardware_dir, home, uploads_dir
 from jarvis.server.database import database
@@ -27,7 +27,6 @@ from jarvis.server.storage.analysis_rows import new_version, record, version_of
 from jarvis.server.storage.artifact_copies import Copy
 from jarvis.server.storage.artifact_root import Artifact, ArtifactRoot, OnBytes, raise_if_full
 from jarvis.server.storage.artifact_root import artifact_root as shared_root
-from jarvis.server.storage.downloads import write_zip
 from jarvis.server.storage.storage_keys import key_of, place_of
 
 UNLISTED_S = 86_400
@@ -68,7 +67,7 @@ def store_analysis(analysis_id: str, make: Callable[[Path], object]) -> Path:
         root.put(packed, _analysis(analysis_id, version))
         replaced = record(database(), made, version)
         with copies.only_one(_analysis(analysis_id)):
-            with staged_folder(target, lambda: None) as folder:
+            with staged_folder(target) as folder:
                 shutil.copytree(made, folder, dirs_exist_ok=True)
             copies.note(_analysis(analysis_id), version)
     if replaced is not None:
@@ -221,7 +220,7 @@ def _fetch_analysis(root: ArtifactRoot, analysis_id: str, version: str) -> None:
             write_zip(scratch / "packed", place)
             root.put(scratch / "packed", key)
             return
-        with staged_folder(place, lambda: None) as folder:
+        with staged_folder(place) as folder:
             try:
                 with zipfile.ZipFile(scratch / "packed") as packed:
                     packed.extractall(folder)
@@ -249,10 +248,9 @@ def _fetch_file(root: ArtifactRoot, key: str, path: Path, on_bytes: OnBytes | No
     with scratch_folder(home() / key.split("/", 1)[0], _SCRATCH) as scratch:
         fetched = scratch / path.name
         root.get(key, fetched, on_bytes)
-        if path.is_relative_to(uploads_dir()):
-            with fetched.open("rb") as file:
-                if not hashlib.file_digest(file, "sha256").hexdigest().startswith(path.parent.name):
-                    raise DamagedArtifactError(root.label, key)
+        is_trace = path.is_relative_to(uploads_dir())
+        if is_trace and not file_sha256(fetched).startswith(path.parent.name):
+            raise DamagedArtifactError(root.label, key)
         path.parent.mkdir(parents=True, exist_ok=True)
         fetched.replace(path)
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from pydantic import ValidationError
 from sqlalchemy import Engine
 
 from jarvis.core.errors import RunError
-from jarvis.core.labels import NO_LABELS, RunLabels
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.ranks.manifest import DistributedManifest
 from jarvis.ranks.run import is_distributed
@@ -28,21 +27,11 @@ from jarvis.server.storage.analysis_rows import (
 from jarvis.server.storage.artifacts import is_shared, local_analysis
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A stored analysis: its manifest, and the columns of its ``AnalysisRow``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(AnalysisRow):
+    """A stored analysis with its manifest."""
 
-    id: str
     manifest: Manifest
-    owner: str | None
-    visibility: Visibility
-    version: str
-    is_pinned: bool
-    size_bytes: int
-    written_ns: int
-    made_on: str | None = None
-    loaded_by: str | None = None
-    labels: RunLabels = NO_LABELS
 
     @property
     def source(self) -> str | None:
@@ -68,14 +57,11 @@ class Entry:
         return hardware.title if hardware else self.manifest.trace.device_name or "unknown GPU"
 
 
-@dataclass(frozen=True, slots=True)
-class DistributedEntry:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributedEntry(AnalysisRow):
     """A stored distributed run, whose ranks are analyses of their own."""
 
-    id: str
     manifest: DistributedManifest
-    owner: str | None
-    visibility: Visibility
 
     @property
     def title(self) -> str:
@@ -140,33 +126,22 @@ def name_of(manifest: Manifest) -> str:
     return manifest.model_name or file_name.rpartition(".json")[0] or file_name
 
 
+_ROW = [field.name for field in fields(AnalysisRow)]
+
+
 def read_catalog() -> Catalog:
     """Return the catalog of the stored analyses."""
     engine = database()
     rows = stored_rows(engine)
     parsed = _parsed(engine, rows.values())
-    entries = [
-        Entry(
-            row.id,
-            manifest,
-            row.owner,
-            row.visibility,
-            row.version,
-            row.is_pinned,
-            row.size_bytes,
-            row.written_ns,
-            row.made_on,
-            row.loaded_by,
-            row.labels,
-        )
-        for row in rows.values()
-        if isinstance(manifest := parsed.get(row.id), Manifest)
-    ]
-    distributed = [
-        DistributedEntry(row.id, manifest, row.owner, row.visibility)
-        for row in rows.values()
-        if isinstance(manifest := parsed.get(row.id), DistributedManifest)
-    ]
+    entries, distributed = [], []
+    for row in rows.values():
+        columns = {name: getattr(row, name) for name in _ROW}
+        manifest = parsed.get(row.id)
+        if isinstance(manifest, Manifest):
+            entries.append(Entry(**columns, manifest=manifest))
+        elif manifest is not None:
+            distributed.append(DistributedEntry(**columns, manifest=manifest))
     entries.sort(key=lambda entry: (entry.manifest.created, entry.id), reverse=True)
     distributed.sort(key=lambda entry: (entry.manifest.created, entry.id), reverse=True)
     known = {*(entry.id for entry in entries), *(entry.id for entry in distributed)}
@@ -267,3 +242,20 @@ def _download(analysis_id: str) -> Path:
                 raise
             tried = version
     raise UnknownAnalysisError(analysis_id)
+
+
+def pinned() -> frozenset[str]:
+    """Return the ids of pinned analyses, which retention does not delete."""
+    return frozenset(row.id for row in stored_rows(database()).values() if row.is_pinned)
+
+
+def set_pinned(analysis_id: str, *, is_pinned: bool) -> bool:
+    """Pin or unpin an analysis, also for when it is run again; return whether that changed any.
+
+    Raises:
+        UnknownAnalysisError: there is no such analysis.
+    """
+    has_changed = stored_row(analysis_id).is_pinned != is_pinned
+    if has_changed:
+        change(database(), analysis_id, is_pinned=is_pinned)
+    return has_changed

@@ -7,8 +7,7 @@ it read the notes.
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +40,7 @@ from jarvis.server.database import (
     REPORTS,
     database,
     reading,
+    utc_now,
     writing,
 )
 from jarvis.server.errors import StaleNotesError, UnknownAnalysisError, UnknownNoteError
@@ -118,8 +118,6 @@ def write_notes(
     """Write fields; values that are stored already are not written again.
 
     Args:
-        engine: the database.
-        analysis_id: the analysis.
         author: who writes; None if access control is off.
         changes_of: returns the changes of the notes that are stored now.
         seen: the revision that the author has seen; None if they accept any.
@@ -153,7 +151,7 @@ def write_notes(
         revision = revision_of(connection, analysis_id)
         if changes:
             revision = next_revision(connection, analysis_id)
-        stamp = Stamp(author, _now())
+        stamp = Stamp(author, utc_now())
         for change in changes:
             write_field(connection, analysis_id, change, revision, stamp)
     return WrittenNotes(revision, tuple(changes), tuple(replaced))
@@ -171,7 +169,7 @@ def add_comment(
     text = checked_text("comment", text, MAX_COMMENT_CHARS)
     if not text:
         raise NoteError("The comment is empty.")
-    stamp = Stamp(author, _now())
+    stamp = Stamp(author, utc_now())
     with writing(engine) as connection:
         lock_analysis(connection, analysis_id)
         of_analysis = REPORT_COMMENTS.c.analysis_id == analysis_id
@@ -298,7 +296,7 @@ def write_field(
         "title": change.title[:MAX_TITLE_CHARS],
         "value": change.value,
         "revision": revision,
-        **_stamp_columns(stamp),
+        **asdict(stamp),
     }
     key = {"analysis_id": analysis_id, "finding": change.finding, "field": change.field}
     statement = _insert(connection, REPORT_FIELDS).values(**key, **content)
@@ -314,27 +312,15 @@ def write_comment(
         "finding": finding,
         "title": title[:MAX_TITLE_CHARS],
         "text": text,
-        **_stamp_columns(stamp),
+        **asdict(stamp),
     }
     added = connection.execute(insert(REPORT_COMMENTS).values(row).returning(REPORT_COMMENTS.c.id))
     return int(added.scalar_one())
 
 
-def _stamp_columns(stamp: Stamp) -> dict[str, Any]:
-    return {
-        "author": stamp.author,
-        "moment": stamp.moment,
-        "imported_by": stamp.imported_by,
-    }
-
-
 def _insert(connection: Connection, table: Any) -> Any:
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     return dialect.insert(table)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def checked_change(change: NoteChange) -> NoteChange:

@@ -34,7 +34,7 @@ from jarvis.schemas import (
 )
 from jarvis.schemas.names import C
 from jarvis.server.errors import ReceivedRunError, RunLimitError
-from jarvis.text.markdown import one_line, shortened
+from jarvis.text.markdown import short_line
 from jarvis.tracelens.compare_report import NamedReport, compare_reports
 from jarvis.validation import Verdict, validate
 
@@ -274,8 +274,6 @@ log = logging.getLogger(__name__)
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 """Name of a table or an analysis, which is part of file names."""
 
-_MAX_SHOWN_CHARS = 200
-
 
 def check_received_run(root: Path) -> Manifest:
     """Check all files of a run directory, and return its manifest.
@@ -292,7 +290,7 @@ def check_received_run(root: Path) -> Manifest:
         raise
     except (Exception, pl.exceptions.PanicException) as error:  # forged content may raise anything
         log.info("a received run cannot be used", exc_info=error)
-        reason = _shown(f"{type(error).__name__}: {error}")
+        reason = short_line(f"{type(error).__name__}: {error}")
         raise ReceivedRunError(f"its files are inconsistent ({reason})") from error
 
 
@@ -311,14 +309,10 @@ def _checked(root: Path) -> Manifest:
     _check_tables(run)
     for outcome in validate(root):
         if outcome.verdict is Verdict.FAIL:
-            reason = _shown(str(outcome.problems[0]))
+            reason = short_line(str(outcome.problems[0]))
             raise ReceivedRunError(f"it is inconsistent ({outcome.check.name}: {reason})")
     _check_use(run)
     return manifest
-
-
-def _shown(text: str) -> str:
-    return shortened(one_line(text), _MAX_SHOWN_CHARS)
 
 
 def _check_names(run: Run) -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from jarvis.cli import main, remote
-from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.output import ExitCode
 from tests.browser.conftest import Server
 from tests.builders import trace
 from tests.capture.test_merge import captured, step

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from jarvis.server.http.web.headers import CONTENT_SECURITY_POLICY, source_of
-from jarvis.server.http.web.page_base import SCRIPT
+from jarvis.server.http.web.headers import CONTENT_SECURITY_POLICY, SCRIPT, source_of
 from tests.services.serving import Serving
 
 SECURE = {

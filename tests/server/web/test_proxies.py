@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from jarvis.server.http.web.proxies import TrustedProxies
+from jarvis.server.http.web.hosts import TrustedProxies
 from tests.server.web.awaiting import awaited
 
 CLAIMS = (

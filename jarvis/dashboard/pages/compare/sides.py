@@ -16,7 +16,7 @@ from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.state import Opened
 from jarvis.pipeline import compare
-from jarvis.run.likeness import Kind, Likeness, likeness
+from jarvis.run.figures import Kind, Likeness, likeness
 from jarvis.schemas.names import C
 from jarvis.server.storage.catalog import Catalog, Entry, name_of
 from jarvis.text.format import arguments, count, counted, milliseconds

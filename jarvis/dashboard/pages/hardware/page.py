@@ -17,7 +17,6 @@ from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_j
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.hardware import PRECISIONS, UNITS, Hardware, HardwareSpec, load_hardware, preset_label
 from jarvis.run import Run
-from jarvis.run.peaks import without_peak
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.server.errors import UnknownAnalysisError
@@ -286,13 +285,38 @@ def _missing_peaks(spec: HardwareSpec) -> None:
         "considers memory and is a lower bound."
     )
     run = open_run()
-    rows = without_peak(run, spec) if run else pl.DataFrame()
+    rows = _without_peak(run, spec) if run else pl.DataFrame()
     for compute, operations, names, time_us, share in rows.iter_rows():
         st.markdown(
             f"- The open analysis has {counted(operations, 'operation')} in {peak_label(compute)}, "
             f"{milliseconds(time_us / 1000)} or {percent(share)} of compute: "
             f"{listed([code(name) for name in names])}"
         )
+
+
+def _without_peak(run: Run, hardware: HardwareSpec) -> pl.DataFrame:
+    """Return the precisions of a run's operations for which ``hardware`` has no peak.
+
+    Returns ``compute, operations, names, kernel_time_us, percent_of_compute`` by time; ``names``
+    are those of the operations with most time.
+    """
+    rows = run.table("operations").filter(
+        pl.col(C.flops) > 0,
+        pl.col(C.compute).is_not_null(),
+        ~pl.col(C.compute).is_in(list(hardware.max_achievable_tflops)),
+    )
+    return (
+        rows.group_by(C.compute, maintain_order=True)
+        .agg(
+            operations=pl.len().cast(pl.Int64),
+            names=pl.col(C.name).unique(maintain_order=True),
+            **{
+                C.kernel_time_us: pl.col(C.kernel_time_us).sum(),
+                C.percent_of_compute: pl.col(C.percent_of_compute).sum(),
+            },
+        )
+        .sort(C.kernel_time_us, C.compute, descending=[True, False])
+    )
 
 
 _PAGE = "hardware"

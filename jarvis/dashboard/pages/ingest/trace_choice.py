@@ -18,7 +18,7 @@ from jarvis.dashboard.widgets.job_view import POLL_S, follow, remember_job, reme
 from jarvis.server.database import JobState, Visibility, database
 from jarvis.server.errors import IntakeError
 from jarvis.server.ingest.addresses import HOSTS_VARIABLE, without_secrets
-from jarvis.server.ingest.fetch.folders import names_several
+from jarvis.server.ingest.fetch import names_several
 from jarvis.server.ingest.intake import sample_trace, server_trace, trace_roots
 from jarvis.server.ingest.remote_runs import TARGETS_VARIABLE
 from jarvis.server.jobs import queue

@@ -9,7 +9,7 @@ from jarvis.ranks.identity import as_ranges, ranks_in
 from jarvis.ranks.run import DistributedRun
 from jarvis.reports.ranks_export import HTML, PERFETTO
 from jarvis.server.jobs.kinds import WHOLE_RUN
-from jarvis.server.jobs.kinds.ranks_exports import RanksExport
+from jarvis.server.jobs.kinds.ranks import RanksExport
 
 PAGE = "ranks_files"
 

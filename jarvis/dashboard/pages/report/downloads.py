@@ -8,6 +8,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from jarvis.core.output import zipped
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
@@ -22,8 +23,7 @@ from jarvis.reports.html import html_document
 from jarvis.reports.rough import rough_markdown
 from jarvis.run import Run
 from jarvis.server.jobs.kinds import WHOLE_RUN, Export
-from jarvis.server.jobs.kinds.files import file_name_of
-from jarvis.server.storage.downloads import zipped
+from jarvis.server.jobs.kinds.base import file_name_of
 
 FAIR, HTML, ROUGH, ANALYSIS, FINDINGS = "fair", "html", "rough", "analysis", "findings"
 _VIEWS = {

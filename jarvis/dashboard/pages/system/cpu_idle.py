@@ -32,7 +32,7 @@ from jarvis.perf_report.timeline.step_account import LABELS, step_name
 from jarvis.perf_report.timeline.steps import IDLE_PARTS
 from jarvis.perf_report.work import COMPUTE
 from jarvis.reports.account import account_of, title
-from jarvis.run.idle_time import idle_gaps
+from jarvis.run.timeline_events import idle_gaps
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number
 from jarvis.schemas.names import C

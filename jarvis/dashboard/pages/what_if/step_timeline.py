@@ -9,9 +9,9 @@ from jarvis.dashboard.pages.what_if.simulated import Together, step_lanes, steps
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
 from jarvis.dashboard.widgets.controls import keyed_choice
 from jarvis.dashboard.widgets.elements import render_altair
-from jarvis.run.lanes import binned, stacked
 from jarvis.run.replayed_steps import LAUNCH, OTHER_CALL, WAITING, Lane, StepLanes
 from jarvis.run.timeline import Timeline, Window
+from jarvis.run.timeline_events import binned, stacked
 from jarvis.schemas.names import C
 from jarvis.text.format import count, milliseconds
 

@@ -67,11 +67,7 @@ router = APIRouter(prefix="/analyses", tags=["analyses"])
 @router.post("", summary="Analyze a trace", status_code=202)
 def analyze(person: Caller, new: NewAnalysis) -> JobView:
     """Queue a job, or return the queued or running job of an equal request."""
-    require(person, Role.EDITOR, "analyze traces")
-    if new.platform is not None:
-        load_hardware().get(new.platform, new.preset)
-    if new.reference is not None:
-        actions.get_visible_analysis(person, new.reference)
+    check_options(person, new)
     job = actions.submit_job(
         database(), Actor(person, Channel.API), _request(person, new), new.visibility
     )
@@ -99,9 +95,7 @@ def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
     try:
         run = Run.load(analysis_root(entry.id))
     except RunError:
-        actions.get_visible_analysis(
-            person, entry.id
-        )  # reported as not found if it was deleted meanwhile
+        actions.get_visible_analysis(person, entry.id)  # not found if it was deleted meanwhile
         raise
     return AnalysisDetails(
         **_summary(entry),
@@ -198,11 +192,7 @@ def remove(person: Caller, analysis_id: AnalysisId) -> RemovedView:
     """Delete it permanently; rejected (409) while it is pinned or used by a job."""
     require(person, Role.EDITOR, "remove analyses")
     removed = actions.remove_analysis(Actor(person, Channel.API), analysis_id)
-    return RemovedView(
-        id=removed.id,
-        size_bytes=removed.size_bytes,
-        referred_to_by=list(removed.referred_to_by),
-    )
+    return RemovedView.model_validate(asdict(removed))
 
 
 def _root(person: Person, analysis_id: str) -> FilePath:
@@ -213,21 +203,14 @@ def _root(person: Person, analysis_id: str) -> FilePath:
 
 def _summary(entry: Entry) -> dict[str, Any]:
     manifest = entry.manifest
+    same = ("id", "title", "gpu", "made_on", "loaded_by", "owner", "visibility", "is_pinned")
     return {
-        "id": entry.id,
-        "title": entry.title,
+        **{name: getattr(entry, name) for name in (*same, "size_bytes")},
         "trace": manifest.trace.file_name,
         "model": manifest.model_name,
-        "gpu": entry.gpu,
         "origin": manifest.trace.origin,
-        "made_on": entry.made_on,
-        "loaded_by": entry.loaded_by,
-        "owner": entry.owner,
-        "visibility": entry.visibility,
-        "is_pinned": entry.is_pinned,
         **asdict(entry.labels),
-        "size_bytes": entry.size_bytes,
-        "created": datetime.fromisoformat(entry.manifest.created),
+        "created": datetime.fromisoformat(manifest.created),
         "page": analysis_page(entry.id),
     }
 
@@ -247,6 +230,15 @@ def artifact_path(person: Person, analysis_id: str, name: str) -> FilePath:
     return path
 
 
+def check_options(person: Person, options: AnalysisOptions) -> None:
+    """Raise ForbiddenError if a person may not analyze traces, or an error of the options."""
+    require(person, Role.EDITOR, "analyze traces")
+    if options.platform is not None:
+        load_hardware().get(options.platform, options.preset)
+    if options.reference is not None:
+        actions.get_visible_analysis(person, options.reference)
+
+
 def _request(person: Person, new: NewAnalysis) -> Request:
     if new.url is not None:
         return Fetch(new.url, AnalysisOptions.of(new), new.is_again, new.labels)
@@ -259,9 +251,7 @@ def _request(person: Person, new: NewAnalysis) -> Request:
 
 
 def _trace(person: Person, new: NewAnalysis) -> FilePath:
-    if new.upload is None:
-        return server_trace(new.path or "")
-    return uploaded_file(person, new.upload)
+    return server_trace(new.path or "") if new.upload is None else uploaded_file(person, new.upload)
 
 
 def uploaded_file(person: Person, identifier: str) -> FilePath:

@@ -67,30 +67,23 @@ class _NewRun(AnalysisOptions):
 class NewAnalysis(_NewRun):
     """Options of a new analysis. Exactly one of `upload`, `path` and `url` selects the trace."""
 
-    upload: str | None = Field(
-        None, description="id of a complete upload", max_length=MAX_ID_LENGTH
+    upload: _Id | None = Field(None, description="id of a complete upload")
+    path: _Name | None = Field(
+        None, description="path on the server, in the folders that it can read"
     )
-    path: str | None = Field(
-        None,
-        description="path on the server, in the folders that it can read",
-        max_length=MAX_PATH_LENGTH,
-    )
-    url: str | None = Field(
+    url: _Name | None = Field(
         None,
         description="http, https, sftp or s3 URL, on a host or in a bucket that the server may "
         "download from",
-        max_length=MAX_PATH_LENGTH,
     )
-    captures: str | None = Field(
+    captures: _Id | None = Field(
         None,
         description="id of a complete upload with the captures of replayed GPU graphs: a trace or "
         "a .zip of traces",
-        max_length=MAX_ID_LENGTH,
     )
-    served_model: str | None = Field(
+    served_model: _Id | None = Field(
         None,
         description="id of a complete upload of the model's config.json, for steps without shapes",
-        max_length=MAX_ID_LENGTH,
     )
     tensor_parallel: int = Field(1, description="ranks that share its heads and products", ge=1)
     expert_parallel: int = Field(1, description="ranks that share its experts", ge=1)

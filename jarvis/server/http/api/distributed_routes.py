@@ -11,7 +11,6 @@ from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse
 
 from jarvis.core.request import AnalysisOptions
-from jarvis.hardware import load_hardware
 from jarvis.pipeline.distributed import RankOptions
 from jarvis.pipeline.joint_what_if import JointWhatIf
 from jarvis.ranks.compared import compared_ranks
@@ -22,7 +21,7 @@ from jarvis.run.results import results_data
 from jarvis.schemas.names import C
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
-from jarvis.server.access.rights import Person, Role, require, require_viewer
+from jarvis.server.access.rights import Person, require_viewer
 from jarvis.server.actions import Actor
 from jarvis.server.database import JobState, database
 from jarvis.server.errors import SingleJobError, UnknownArtifactError, UnknownInstanceError
@@ -32,6 +31,7 @@ from jarvis.server.http.api.analysis_routes import (
     ArtifactName,
     artifact_path,
     artifact_paths,
+    check_options,
     uploaded_file,
 )
 from jarvis.server.http.api.analysis_views import (
@@ -49,13 +49,12 @@ from jarvis.server.http.api.analysis_views import (
 )
 from jarvis.server.http.api.callers import Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
-from jarvis.server.ingest.fetch.folders import trace_urls
+from jarvis.server.ingest.fetch import trace_urls
 from jarvis.server.ingest.intake import server_trace
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import WHOLE_RUN, Analyze
 from jarvis.server.jobs.kinds.fetches import Fetch
-from jarvis.server.jobs.kinds.joint_what_ifs import ANSWER, RanksWhatIf
-from jarvis.server.jobs.kinds.ranks_exports import RanksExport
+from jarvis.server.jobs.kinds.ranks import ANSWER, RanksExport, RanksWhatIf
 from jarvis.server.page_links import ranks_page
 from jarvis.server.storage.catalog import DistributedEntry, read_catalog
 from jarvis.server.submission import Submission
@@ -71,11 +70,7 @@ _POLL_S = 0.1
 @router.post("", summary="Analyze several ranks", status_code=202)
 def analyze(person: Caller, new: NewDistributed) -> JobView:
     """Queue a job for each trace, and return the job that joins them when they have ended."""
-    require(person, Role.EDITOR, "analyze traces")
-    if new.platform is not None:
-        load_hardware().get(new.platform, new.preset)
-    if new.reference is not None:
-        actions.get_visible_analysis(person, new.reference)
+    check_options(person, new)
     traces = [
         *(uploaded_file(person, upload) for upload in new.uploads),
         *(server_trace(path) for path in new.paths),
@@ -169,12 +164,8 @@ def compare(person: Caller, analysis_id: AnalysisId, reference: AnalysisId) -> R
     """Return how the run differs from the reference: medians of the ranks, and each rank."""
     target, other = (_opened(person, each)[1] for each in (analysis_id, reference))
     found = compared_ranks(target, other)
-    return RanksComparisonView(
-        notes=list(found.notes),
-        medians=found.medians.to_dicts(),
-        places=found.places.to_dicts(),
-        ranks=found.ranks.to_dicts(),
-    )
+    tables = {name: getattr(found, name).to_dicts() for name in ("medians", "places", "ranks")}
+    return RanksComparisonView(notes=list(found.notes), **tables)
 
 
 @router.post(

@@ -1,5 +1,6 @@
 """API routes of jobs: show, download a file, cancel, retry."""
 
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path as FilePath
 from typing import Annotated
@@ -101,24 +102,12 @@ def to_save(path: FilePath) -> FileResponse:
 
 def job_view(job: Job) -> JobView:
     """Return the API representation of a job."""
-    return JobView(
-        id=job.id,
-        kind=job.kind,
-        state=job.state,
-        title=job.title,
-        owner=job.owner,
-        percent=job.percent,
-        step=job.step,
-        step_number=job.step_number,
-        step_count=job.step_count,
-        steps=[StepView(name=step.name, elapsed_s=step.elapsed_s) for step in job.steps],
-        error=job.error,
-        analysis_id=job.analysis_id,
-        others=job.result.get("others", []),
-        is_reused=bool(job.result.get("is_reused", False)),
-        members=queue.members(database(), [job.id]).get(job.id, {}),
-        page=page_of(job),
-        created=job.created,
-        started=job.started,
-        ended=job.ended,
+    return JobView.model_validate(
+        {
+            **asdict(job),
+            "others": job.result.get("others", []),
+            "is_reused": job.result.get("is_reused", False),
+            "members": queue.members(database(), [job.id]).get(job.id, {}),
+            "page": page_of(job),
+        }
     )

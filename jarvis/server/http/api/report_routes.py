@@ -1,6 +1,6 @@
 """API routes of reports: read and write the notes of a team."""
 
-from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated
 
@@ -17,7 +17,6 @@ from jarvis.core.notes import (
     FindingStatus,
     NoteField,
     ReportNotes,
-    Stamp,
     full_order,
 )
 from jarvis.reports.ranking import Recommendation, recommendations
@@ -229,23 +228,12 @@ def _finding(notes: ReportNotes, key: str, item: Recommendation | None) -> Findi
 
 
 def _changes(notes: ReportNotes, key: str) -> list[ChangeView]:
-    of_key: Iterable[tuple[NoteField, Stamp]] = (
-        (field, stamp) for (finding, field), stamp in notes.stamps.items() if finding == key
-    )
     return [
-        ChangeView(
-            field=field, author=stamp.author, moment=stamp.moment, imported_by=stamp.imported_by
-        )
-        for field, stamp in of_key
+        ChangeView(field=field, **asdict(stamp))
+        for (finding, field), stamp in notes.stamps.items()
+        if finding == key
     ]
 
 
 def _comment(comment: Comment) -> CommentView:
-    stamp = comment.stamp
-    return CommentView(
-        id=comment.id,
-        text=comment.text,
-        author=stamp.author,
-        moment=stamp.moment,
-        imported_by=stamp.imported_by,
-    )
+    return CommentView(id=comment.id, text=comment.text, **asdict(comment.stamp))

@@ -9,6 +9,7 @@ import base64
 import binascii
 import re
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from datetime import datetime
 from email.utils import format_datetime
 from typing import Annotated
@@ -220,16 +221,7 @@ def _headers(upload: Upload) -> dict[str, str]:
 
 
 def _view(upload: Upload) -> UploadView:
-    return UploadView(
-        id=upload.id,
-        name=upload.name,
-        size_bytes=upload.size_bytes,
-        offset_bytes=upload.offset_bytes,
-        is_whole=upload.trace is not None,
-        is_reused=upload.is_reused,
-        sha256=upload.sha256,
-        expires=upload.expires,
-    )
+    return UploadView.model_validate({**asdict(upload), "is_whole": upload.trace is not None})
 
 
 def _file_name(metadata: str) -> str:

@@ -9,12 +9,15 @@ from starlette.routing import BaseRoute, Mount
 from jarvis.core.product import API
 from jarvis.server.http.web.bodies import BodyLimits, HeaderLimits
 from jarvis.server.http.web.errors import ClosedPaths
-from jarvis.server.http.web.headers import SecureHeaders
+from jarvis.server.http.web.headers import PageBase, SecureHeaders
 from jarvis.server.http.web.health import HEALTH_ROUTES
-from jarvis.server.http.web.hosts import ADDRESS_VARIABLE, AllowedHosts, answered_names
+from jarvis.server.http.web.hosts import (
+    ADDRESS_VARIABLE,
+    AllowedHosts,
+    TrustedProxies,
+    answered_names,
+)
 from jarvis.server.http.web.metrics import METRICS_ROUTES
-from jarvis.server.http.web.page_base import PageBase
-from jarvis.server.http.web.proxies import TrustedProxies
 from jarvis.server.http.web.requests import Requests
 from jarvis.server.settings import settings
 

@@ -1,16 +1,77 @@
-"""Downloads of traces by http, https, sftp or s3 from allowed hosts."""
+"""Downloads of traces by http, https, sftp or s3 from allowed hosts, and the traces of a folder."""
 
-import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from time import monotonic
+from typing import IO, NamedTuple, Protocol
+from urllib.parse import quote, unquote
 
+from jarvis.core.staging import file_sha256
+from jarvis.core.workspace import TRUTH_NAME
+from jarvis.ranks.inputs import MAX_DEPTH, TooManyFilesError, expanded, max_ranks
 from jarvis.server.errors import AddressError, FetchError, IntakeError, InterruptedFetchError
 from jarvis.server.ingest.addresses import S3, SFTP, Address, address_of
-from jarvis.server.ingest.fetch.base import OpenedDownload, RemoteFile
 from jarvis.server.ingest.intake import StoredTrace, adopt_upload, upload_name
 from jarvis.server.settings import PREFIX, settings
+from jarvis.text.markdown import short_line
+from jarvis.trace import SUFFIXES
+
+CONNECT_S = 10.0
+"""Connection timeout."""
+
+SILENCE_S = 60.0
+"""Read timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedDownload:
+    """An open download.
+
+    Attributes:
+        start: offset of the first byte in ``pieces``.
+        total_bytes: size of the whole file, or None if it is unknown.
+        names: candidates for the file name, best first.
+        pieces: content from ``start``; raises InterruptedFetchError if the connection is lost.
+    """
+
+    start: int
+    total_bytes: int | None
+    names: tuple[str, ...]
+    pieces: Iterator[bytes]
+
+
+def error_text(error: BaseException | None) -> str:
+    """Return what a connection or library reports, on one line; it may be untrusted."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return short_line(str(text)).rstrip(".")
+
+
+class Entry(NamedTuple):
+    """A file or folder in a folder, by its decoded name."""
+
+    name: str
+    is_folder: bool
+
+
+ListFolder = Callable[[Address], Iterable[Entry]]
+"""Lists a folder; raises FetchError if it cannot be listed."""
+
+
+class RemoteFile(Protocol):
+    """A file on another machine."""
+
+    def open(self, offset: int) -> AbstractContextManager[OpenedDownload]:
+        """Request the bytes from ``offset``, or the whole file if it cannot be resumed.
+
+        Raises:
+            FetchError: the request was rejected.
+            AddressError: a redirect leads to a URL that is not allowed.
+            InterruptedFetchError: a retry may succeed.
+        """
+
 
 __all__ = ["AddressError", "FetchError", "fetch_trace"]
 
@@ -28,7 +89,6 @@ def fetch_trace(text: str, folder: Path, on_bytes: OnBytes, name: str | None = N
     """Download the trace at a URL and store it by its content, like an upload.
 
     Args:
-        text: the URL.
         folder: where the partial file is written; must be on the same disk as the home.
         name: name of the trace in place of that of the file.
 
@@ -43,9 +103,7 @@ def fetch_trace(text: str, folder: Path, on_bytes: OnBytes, name: str | None = N
         raise FetchError(f"{address.shown} is a folder. Give the URL of a trace.")
     partial = folder / "partial"
     found = _fetch(_remote(address), address.shown, partial, on_bytes)
-    with partial.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return adopt_upload(partial, upload_name(name) if name else found, sha256)
+    return adopt_upload(partial, upload_name(name) if name else found, file_sha256(partial))
 
 
 def _remote(address: Address) -> RemoteFile:
@@ -110,3 +168,95 @@ def _name(opened: OpenedDownload, shown: str) -> str:
         except IntakeError:
             continue
     return upload_name(shown.rpartition("/")[2])
+
+
+MAX_ENTRIES = 100_000
+"""Files and folders that are looked at below a folder."""
+
+MAX_LISTING_S = 60.0
+"""How long a folder is listed."""
+
+
+class TraceUrl(NamedTuple):
+    """The URL of a trace, and its name below the folder that was given."""
+
+    url: str
+    name: str
+
+
+def names_several(text: str) -> bool:
+    """Return whether a URL is that of a folder, or has a range in braces.
+
+    Raises:
+        AddressError: it is not valid or not allowed.
+        TooManyFilesError: the range has more traces than a job may have ranks.
+    """
+    return address_of(text).is_folder or len(expanded(text)) > 1
+
+
+def trace_urls(text: str) -> list[TraceUrl]:
+    """Return the traces that a URL names; a URL of a single one is itself.
+
+    Of a folder, hidden files, links and files of other types are left out.
+
+    Raises:
+        AddressError: it is not valid or not allowed.
+        FetchError: the folder cannot be listed, or has no trace.
+        TooManyFilesError: there are more than a job may have ranks.
+    """
+    address = address_of(text)
+    if not address.is_folder:
+        return [TraceUrl(each, address_of(each).file_name) for each in expanded(text)]
+    found: list[TraceUrl] = []
+    with _lister(address) as list_folder:
+        for path in _below(list_folder, address):
+            found.append(TraceUrl(path.url, unquote(path.path.removeprefix(address.path))))
+            if len(found) > (limit := max_ranks()):
+                raise TooManyFilesError(len(found), limit)
+    if not found:
+        raise FetchError(
+            f"There is no trace in {address.shown}, a file whose name ends with "
+            f"{', '.join(SUFFIXES)}. Check the URL."
+        )
+    return sorted(found)
+
+
+@contextmanager
+def _lister(address: Address) -> Iterator[ListFolder]:
+    if address.scheme == SFTP:
+        from jarvis.server.ingest.fetch.over_sftp import sftp_folders
+
+        with sftp_folders(address) as list_folder:
+            yield list_folder
+    elif address.scheme == S3:
+        from jarvis.server.ingest.fetch.over_s3 import list_s3
+
+        yield list_s3
+    else:
+        from jarvis.server.ingest.fetch.over_http import list_http
+
+        yield list_http
+
+
+def _below(list_folder: ListFolder, root: Address) -> Iterator[Address]:
+    """Yield the traces below a folder."""
+    end, seen = monotonic() + MAX_LISTING_S, 0
+    folders = [(root, 0)]
+    while folders:
+        folder, depth = folders.pop()
+        entries = set()
+        for entry in list_folder(folder):
+            entries.add(entry)
+            seen += 1
+            if seen > MAX_ENTRIES or monotonic() > end:
+                raise FetchError(
+                    f"{root.shown} has too many files to list. Give the URL of a folder below it."
+                )
+        for name, is_folder in sorted(entries):
+            if not name or name[0] == "." or "/" in name or not name.isprintable():
+                continue
+            path = f"{folder.path}{quote(name)}"
+            if is_folder and depth < MAX_DEPTH:
+                folders.append((replace(folder, path=f"{path}/"), depth + 1))
+            elif not is_folder and name.endswith(SUFFIXES) and name != TRUTH_NAME:
+                yield replace(folder, path=path)

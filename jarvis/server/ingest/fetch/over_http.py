@@ -16,8 +16,7 @@ import httpx
 
 from jarvis.server.errors import FetchError, InterruptedFetchError
 from jarvis.server.ingest.addresses import HTTP, Address, Machine, address_of, machines_of
-from jarvis.server.ingest.fetch.base import CONNECT_S, SILENCE_S, Entry, OpenedDownload
-from jarvis.text.markdown import one_line, shortened
+from jarvis.server.ingest.fetch import CONNECT_S, SILENCE_S, Entry, OpenedDownload, error_text
 
 MAX_REDIRECTS = 5
 MAX_INDEX_BYTES = 8 << 20
@@ -133,10 +132,9 @@ def _answer(address: Address, headers: dict[str, str]) -> Iterator[httpx.Respons
             finally:
                 response.close()
             return
-    reason = shortened(one_line(str(lost) or type(lost).__name__), 200)
     raise InterruptedFetchError(
-        f"{address.host_and_port} cannot be reached: {reason}. Check that it is running and that "
-        "this server can connect to it, then try again."
+        f"{address.host_and_port} cannot be reached: {error_text(lost)}. Check that it is running "
+        "and that this server can connect to it, then try again."
     )
 
 
@@ -176,8 +174,7 @@ def _pieces(address: Address, response: httpx.Response) -> Iterator[bytes]:
         yield from response.iter_raw()
     except httpx.TransportError as error:
         raise InterruptedFetchError(
-            f"{address.host_and_port} stopped sending: {shortened(one_line(str(error)), 200)}. "
-            "Try again."
+            f"{address.host_and_port} stopped sending: {error_text(error)}. Try again."
         ) from error
 
 

@@ -9,8 +9,7 @@ from urllib.parse import unquote
 
 from jarvis.server.errors import FetchError, InterruptedFetchError
 from jarvis.server.ingest.addresses import Address
-from jarvis.server.ingest.fetch.base import CONNECT_S, SILENCE_S, Entry, OpenedDownload
-from jarvis.text.markdown import one_line, shortened
+from jarvis.server.ingest.fetch import CONNECT_S, SILENCE_S, Entry, OpenedDownload, error_text
 
 _PIECE_BYTES = 1 << 20
 _CHANGED = (HTTPStatus.PRECONDITION_FAILED, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
@@ -82,12 +81,12 @@ def _told(address: Address) -> Iterator[None]:
         yield
     except HTTPClientError as error:
         raise InterruptedFetchError(
-            f"The connection for {address.shown} was lost: {_text(error)}. Try again."
+            f"The connection for {address.shown} was lost: {error_text(error)}. Try again."
         ) from error
     except (BotoCoreError, ClientError) as error:
         raise FetchError(
-            f"{address.shown} cannot be read: {_text(error)}. Check the URL, and that the server's "
-            "credentials may read this bucket."
+            f"{address.shown} cannot be read: {error_text(error)}. Check the URL, and that the "
+            "server's credentials may read this bucket."
         ) from error
 
 
@@ -103,7 +102,3 @@ def _client() -> Any:
         ) from error
     limits = Config(connect_timeout=CONNECT_S, read_timeout=SILENCE_S, retries={"max_attempts": 2})
     return get_session().create_client("s3", config=limits)
-
-
-def _text(error: Exception) -> str:
-    return shortened(one_line(str(error)), 200).rstrip(".")

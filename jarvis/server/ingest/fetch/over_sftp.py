@@ -11,9 +11,15 @@ from urllib.parse import unquote
 
 from jarvis.server.errors import FetchError, InterruptedFetchError
 from jarvis.server.ingest.addresses import Address, machines_of
-from jarvis.server.ingest.fetch.base import CONNECT_S, SILENCE_S, Entry, ListFolder, OpenedDownload
+from jarvis.server.ingest.fetch import (
+    CONNECT_S,
+    SILENCE_S,
+    Entry,
+    ListFolder,
+    OpenedDownload,
+    error_text,
+)
 from jarvis.server.settings import PREFIX, settings
-from jarvis.text.markdown import one_line, shortened
 
 if TYPE_CHECKING:
     from paramiko import SFTPClient, SFTPFile, SSHClient
@@ -77,7 +83,7 @@ class SftpFile:
 
     def _interrupted(self, error: Exception) -> InterruptedFetchError:
         return InterruptedFetchError(
-            f"{self._address.host_and_port} stopped sending: {_error_text(error)}. Try again."
+            f"{self._address.host_and_port} stopped sending: {error_text(error)}. Try again."
         )
 
 
@@ -95,14 +101,14 @@ def sftp_folders(address: Address) -> Iterator[ListFolder]:
                     yield Entry(entry.filename, stat.S_ISDIR(mode))
         except lost as error:
             raise FetchError(
-                f"{folder.shown} cannot be listed: {_error_text(error)}. Check the path."
+                f"{folder.shown} cannot be listed: {error_text(error)}. Check the path."
             ) from error
 
     try:
         sftp = _opened_sftp(client)
         yield entries
     except lost as error:
-        raise FetchError(f"{address.shown} cannot be listed: {_error_text(error)}.") from error
+        raise FetchError(f"{address.shown} cannot be listed: {error_text(error)}.") from error
     finally:
         client.close()
 
@@ -152,7 +158,7 @@ def _socket(address: Address) -> socket.socket:
         except OSError as error:
             lost = error
     raise InterruptedFetchError(
-        f"{address.host_and_port} cannot be reached: {_error_text(lost)}. Check that it is running "
+        f"{address.host_and_port} cannot be reached: {error_text(lost)}. Check that it is running "
         "and that this server can connect to it, then try again."
     )
 
@@ -164,7 +170,7 @@ def _opened(sftp: "SFTPClient", address: Address) -> tuple["SFTPFile", int, int]
         status = file.stat()
     except (FileNotFoundError, PermissionError) as error:
         raise FetchError(
-            f"{address.shown} cannot be downloaded: {_error_text(error)}. Check the path."
+            f"{address.shown} cannot be downloaded: {error_text(error)}. Check the path."
         ) from error
     if not stat.S_ISREG(status.st_mode or 0):
         raise FetchError(f"{address.shown} is not a file. Give the path of a trace.")
@@ -193,9 +199,4 @@ def _refused(address: Address, known: Sequence[Path], error: Exception) -> Fetch
             f"The host key of {where} is unknown. Ask an admin of this server to verify it and "
             f"add it to {files} ({KNOWN_HOSTS_VARIABLE})."
         )
-    return InterruptedFetchError(f"{where} cannot be reached: {_error_text(error)}. Try again.")
-
-
-def _error_text(error: Exception | None) -> str:
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return shortened(one_line(str(text)), 200)
+    return InterruptedFetchError(f"{where} cannot be reached: {error_text(error)}. Try again.")

@@ -15,13 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 from jarvis.core.errors import RegistrationError
 from jarvis.server.database import JobKind
 from jarvis.server.errors import MissingInputError, OutdatedJobError
-from jarvis.server.jobs.kinds.analyses import Analyze, Reproject
-from jarvis.server.jobs.kinds.base import JobOutput, Request
-from jarvis.server.jobs.kinds.comparisons import Compare
-from jarvis.server.jobs.kinds.exports import WHOLE_RUN, Export, Replay
-from jarvis.server.jobs.kinds.files import FileRequest, earlier_job, job_file
-from jarvis.server.jobs.kinds.joins import Join, JoinMember
-from jarvis.server.jobs.kinds.traces import Inspect
+from jarvis.server.jobs.kinds.analyses import Analyze, Inspect, Reproject
+from jarvis.server.jobs.kinds.base import FileRequest, JobOutput, Request, earlier_job, job_file
+from jarvis.server.jobs.kinds.exports import WHOLE_RUN, Compare, Export, Replay
+from jarvis.server.jobs.kinds.ranks import Join, JoinMember
 
 __all__ = [
     "WHOLE_RUN",

@@ -1,4 +1,4 @@
-"""Jobs that write an analysis, or a part of it, as a file."""
+"""Jobs that write an analysis, a part of it, or a comparison as a file."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,28 +8,30 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlencode
 
+from jarvis.comparison import TOLERANCE, Role
 from jarvis.core.errors import JarvisError, ReplayError
+from jarvis.core.output import write_zip
 from jarvis.core.product import REPORT_PAGE
-from jarvis.core.workspace import safe_name
-from jarvis.pipeline import Progress, opened_at
+from jarvis.core.workspace import ComparisonPaths, safe_name
+from jarvis.pipeline import Progress, compare, opened_at
 from jarvis.pipeline.steps import step
 from jarvis.replay import select
 from jarvis.reports import reporter
+from jarvis.reports.comparative import write_folder, write_sheets
 from jarvis.reports.perfetto import FORMAT as PERFETTO
 from jarvis.reports.perfetto import PerfettoReporter
 from jarvis.run import Run, TargetPct
 from jarvis.run.stored_calls import is_trace_of
 from jarvis.server.database import JobKind, database
-from jarvis.server.ingest.opening import opened_input
-from jarvis.server.jobs.kinds.base import JobOutput
-from jarvis.server.jobs.kinds.files import FileRequest, file_name_of, subject_of
+from jarvis.server.ingest.intake import opened_input
+from jarvis.server.jobs.kinds.base import FileRequest, JobOutput, file_name_of, subject_of
 from jarvis.server.settings import settings
 from jarvis.server.storage.artifacts import find_file
 from jarvis.server.storage.catalog import analysis_root, read_catalog
-from jarvis.server.storage.downloads import write_zip
 from jarvis.server.storage.report_notes import read_notes, stored_edits
 from jarvis.text.format import counted
 from jarvis.trace import OnProgress
+from jarvis.tracelens.compare_report import NamedReport, compare_reports
 
 WHOLE_RUN = "zip"
 """Format name of an export of the whole run directory."""
@@ -77,14 +79,12 @@ class Export(FileRequest):
 
     @property
     def title(self) -> str:
-        """Return the title with the format, the analysis and a chosen target."""
         target = "" if self.target_pct is None else f" at {self.target_pct:g}% of the roofline"
         target += f", {self.category_targets}" if self.category_targets else ""
         return f"Export {subject_of(self.analysis)} as {self.format_name}{target}"
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """Return the analysis."""
         return (self.analysis,)
 
     @property
@@ -169,14 +169,12 @@ class Replay(FileRequest):
 
     @property
     def title(self) -> str:
-        """Return the title with the operator, or the number of choices, and the analysis."""
         count = len(self.operators) + len(self.uids)
         choice = self.operators[0] if count == 1 and self.operators else counted(count, "choice")
         return f"Package {choice} of {subject_of(self.analysis)} for replay"
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """Return the analysis."""
         return (self.analysis,)
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
@@ -190,4 +188,54 @@ class Replay(FileRequest):
             name = file_name_of(run, selection.file_name)
             with self.output_folder(job_id) as folder:
                 (folder / name).write_bytes(selection.package())
+        return self.output(job_id, name)
+
+
+STEPS = ("Compare the analyses", "Write the files", "Compress the files")
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(FileRequest):
+    """Write all files of a comparison as a zip, or only its workbook.
+
+    Attributes:
+        tolerance: factor by which a call may deviate from the expected ratio; not used in the
+            workbook.
+    """
+
+    target: str
+    reference: str
+    tolerance: float = TOLERANCE
+    is_workbook_alone: bool = False
+
+    kind = JobKind.COMPARE
+
+    @property
+    def title(self) -> str:
+        files = " as a workbook" if self.is_workbook_alone else ""
+        target, reference = map(subject_of, self.analyses)
+        return f"Compare {target} with {reference}{files}"
+
+    @property
+    def analyses(self) -> tuple[str, ...]:
+        return self.target, self.reference
+
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
+        with step(0, progress, STEPS):
+            target, reference = (Run.load(analysis_root(side)) for side in self.analyses)
+            comparison = compare(target, reference, tolerance=self.tolerance)
+            sides = ((Role.REFERENCE, reference), (Role.TARGET, target))
+            sheets = compare_reports([NamedReport(role.value, run.sheets()) for role, run in sides])
+        names = safe_name(f"{comparison.target.label}_against_{comparison.reference.label}")
+        workbook = ComparisonPaths(Path()).workbook.name
+        name = f"{names}_{workbook if self.is_workbook_alone else 'comparison.zip'}"
+        with self.output_folder(job_id) as folder, TemporaryDirectory() as written:
+            with step(1, progress, STEPS):
+                if self.is_workbook_alone:
+                    write_sheets(sheets, folder / name)
+                else:
+                    write_folder(comparison, target, reference, sheets, Path(written))
+            with step(2, progress, STEPS):
+                if not self.is_workbook_alone:
+                    write_zip(folder / name, Path(written))
         return self.output(job_id, name)

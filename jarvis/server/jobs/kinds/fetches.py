@@ -15,15 +15,14 @@ from jarvis.core.workspace import uploads_dir
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.addresses import address_of
-from jarvis.server.ingest.fetch import fetch_trace
-from jarvis.server.ingest.fetch.folders import names_several, trace_urls
+from jarvis.server.ingest.fetch import fetch_trace, names_several, trace_urls
 from jarvis.server.ingest.intake import StoredTrace
 from jarvis.server.jobs.kinds.analyses import Analyze
 from jarvis.server.jobs.kinds.base import JobOutput, Request, as_part
 from jarvis.server.storage.artifacts import publish_file
 from jarvis.server.storage.storage_keys import address
 from jarvis.server.submission import Submission
-from jarvis.text.markdown import one_line, shortened
+from jarvis.text.markdown import short_line
 from jarvis.trace import ReadProgress
 
 FETCH_STEP = "Download the trace"
@@ -51,7 +50,7 @@ class Fetch(Request):
     def title(self) -> str:
         """Return the title without secrets of the URL; AddressError if it is not allowed."""
         source = address_of(self.url)
-        name = shortened(one_line(source.file_name), _MAX_SHOWN_CHARS)
+        name = short_line(source.file_name, _MAX_SHOWN_CHARS)
         return f"Download {name or 'traces'} from {source.host_and_port}"
 
     @property
@@ -66,7 +65,6 @@ class Fetch(Request):
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """Return the reference."""
         return () if self.wishes is None else self._analysis(Path()).analyses
 
     @property

@@ -1,12 +1,14 @@
-"""Jobs that join the analyses of several ranks."""
+"""Jobs of distributed runs: join the analyses of ranks, replay their steps, write files."""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 from jarvis.core.errors import JarvisError
-from jarvis.core.workspace import analyses_dir
+from jarvis.core.output import write_zip
+from jarvis.core.workspace import RunPaths, safe_name
 from jarvis.pipeline import Progress
 from jarvis.pipeline.distributed import (
     NO_RANK_OPTIONS,
@@ -16,18 +18,23 @@ from jarvis.pipeline.distributed import (
     join_ranks,
     rank_jobs,
 )
+from jarvis.pipeline.joint_what_if import ranks_what_if
 from jarvis.pipeline.processes import Failure
 from jarvis.pipeline.steps import step
-from jarvis.ranks.identity import identify
+from jarvis.ranks.identity import as_ranges, identify
+from jarvis.ranks.manifest import MemberEntry
+from jarvis.ranks.run import DistributedRun, read_manifest
+from jarvis.reports.ranks_export import PERFETTO, SUFFIXES, write_ranks_export
 from jarvis.run import Run
 from jarvis.server.access.rights import may_see
 from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.jobs import queue
-from jarvis.server.jobs.kinds.base import JobOutput, Request
+from jarvis.server.jobs.kinds.base import FileRequest, JobOutput, Request
+from jarvis.server.jobs.kinds.exports import WHOLE_RUN
 from jarvis.server.jobs.queue import NewJob
-from jarvis.server.storage.analysis_rows import AnalysisRow, context_person, narrowed
+from jarvis.server.storage.analysis_rows import AnalysisRow, context_person, narrowed, stored_rows
 from jarvis.server.storage.catalog import analysis_root, stored_row, strictest
-from jarvis.server.storage.distributed_runs import store_ranks
+from jarvis.server.submission import store_ranks
 
 STEPS = ("Open the analyses", "Join the ranks")
 
@@ -69,13 +76,7 @@ class Join(Request):
 
     @property
     def title(self) -> str:
-        """Return the title with the number of ranks and the first file."""
         return f"Join {len(self.members):,} ranks ({self.members[0].name}, ...)"
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Return the folder of the analyses."""
-        return (analyses_dir(),)
 
     def new_job(self) -> NewJob:
         """Return the job for the queue, which waits for those of the ranks.
@@ -140,3 +141,93 @@ def _opened(member: JoinMember) -> _Opened:
     known = identify([rank.file]).used
     name = f"rank{known[0].rank}" if known else "unknown rank"
     return _Opened(name, Failure("Its analysis is private to another person."))
+
+
+ANSWER = "what_if"
+"""Key of the answer in the job's result."""
+
+
+@dataclass(frozen=True, slots=True)
+class RanksWhatIf(Request):
+    """Replay the steps of a distributed run with all ``changes``."""
+
+    analysis: str
+    changes: tuple[str, ...]
+
+    kind = JobKind.WHAT_IF
+
+    @property
+    def title(self) -> str:
+        run = read_manifest(analysis_root(self.analysis))
+        return f"What if {', '.join(self.changes) or 'nothing changes'} on {run.title}"
+
+    @property
+    def analyses(self) -> tuple[str, ...]:
+        return (self.analysis,)
+
+    @property
+    def stamp(self) -> str:
+        return sha256(RunPaths(analysis_root(self.analysis)).manifest.read_bytes()).hexdigest()
+
+    @property
+    def is_personal(self) -> bool:
+        """Return True: another person may see the analyses of fewer ranks."""
+        return True
+
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
+        """Return a ``JointWhatIf`` as ``ANSWER`` of the result."""
+        person, rows = context_person(), stored_rows(database())
+
+        def find(member: MemberEntry) -> Path | None:
+            row = rows.get(str(member.analysis_id))
+            return analysis_root(row.id) if row is not None and may_see(person, row) else None
+
+        with step(0, progress, ("Replay the steps",)):
+            run = DistributedRun.load(analysis_root(self.analysis))
+            found = ranks_what_if(run, self.changes, find)
+        return JobOutput(self.analysis, {ANSWER: found.model_dump(mode="json")})
+
+
+@dataclass(frozen=True, slots=True)
+class RanksExport(FileRequest):
+    """Write a distributed run in a format of ``ranks_export``, or its folder as ``WHOLE_RUN``.
+
+    Attributes:
+        ranks: ranks of a trace; all if it is empty.
+    """
+
+    analysis: str
+    format_name: str
+    ranks: tuple[int, ...] = ()
+
+    kind = JobKind.RANKS_EXPORT
+
+    @property
+    def title(self) -> str:
+        title = read_manifest(analysis_root(self.analysis)).title
+        chosen = f" of ranks {as_ranges(self.ranks)}" if self.ranks else ""
+        return f"Export {title} as {self.format_name}{chosen}"
+
+    @property
+    def analyses(self) -> tuple[str, ...]:
+        """Return the distributed run, and the analyses of the ranks that are read."""
+        return (self.analysis, *(str(member.analysis_id) for member in self._members()))
+
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
+        run = DistributedRun.load(analysis_root(self.analysis))
+        name = safe_name(f"{self.analysis}_ranks{SUFFIXES.get(self.format_name, '.zip')}")
+        with step(0, progress, ("Write the file",)), self.output_folder(job_id) as folder:
+            if self.format_name == WHOLE_RUN:
+                write_zip(folder / name, run.root)
+            else:
+                members = {
+                    member.rank or 0: analysis_root(str(member.analysis_id))
+                    for member in self._members()
+                }
+                write_ranks_export(run, self.format_name, members, folder / name)
+        return self.output(job_id, name)
+
+    def _members(self) -> tuple[MemberEntry, ...]:
+        if self.format_name != PERFETTO:
+            return ()
+        return read_manifest(analysis_root(self.analysis)).chosen(self.ranks)

@@ -1,81 +1,29 @@
-"""Options, output and questions that several commands share."""
+"""Options that several commands share, and the completion of their values."""
 
 import argparse
-import json
 import os
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 from pathlib import Path
-from time import monotonic
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar, get_args
 
-from jarvis.cli.completers import complete_gpu, complete_run, completed_by
-from jarvis.cli.terminal import ask, print_line, print_progress
-from jarvis.cli.whole import is_standard_output
-from jarvis.core.errors import JarvisError, NotARunError, UnknownRunError
+from jarvis.core.errors import NotARunError, UnknownRunError
 from jarvis.core.labels import RunLabels
 from jarvis.core.request import PERCENTAGE, AnalysisOptions, AnalysisRequest, public_name
-from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE, RunPaths, stored_run_dir
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from jarvis.pipeline import Progress, Step
-    from jarvis.schemas import Column
-
-
-class NotConfirmedError(JarvisError):
-    """An action needs a confirmation, but there is no terminal."""
-
-    def __init__(self, refused: str) -> None:
-        super().__init__(f"{refused[:-1]}: confirmation needs a terminal. Pass --yes instead.")
-
-
-def add_yes(command: argparse._ActionsContainer) -> None:
-    """Add the option that skips the prompt."""
-    command.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
-
-
-def is_confirmed(
-    arguments: argparse.Namespace,
-    lines: Iterable[str],
-    question: str = "Delete this permanently?",
-    refused: str = "Nothing was deleted.",
-) -> bool:
-    """Return whether the user confirms an action, by default deleting, by ``--yes`` or at the
-    terminal.
-
-    Args:
-        lines: what would be done.
-        question: what is asked.
-        refused: what is printed if the answer is no.
-
-    Raises:
-        NotConfirmedError: there is no terminal.
-    """
-    if arguments.yes:
-        return True
-    if not sys.stdin.isatty():
-        raise NotConfirmedError(refused)
-    for line in lines:
-        print_line(line, sys.stderr)
-    if ask(f"{question} [y/N]").strip().lower() in ("y", "yes"):
-        return True
-    print_line(refused, sys.stderr)
-    return False
-
+from jarvis.core.workspace import (
+    ARTIFACT_ROOT_VARIABLE,
+    CONFIG_VARIABLE,
+    RunPaths,
+    analyses_dir,
+    stored_run_dir,
+)
 
 TRACE_HELP = "trace of the PyTorch profiler (.json, .json.gz, or a .zip of one)"
 RUN_HELP = "run directory, or the id of a stored analysis"
-JSON_HELP = "print the result as one JSON document, and nothing else on stdout"
-
-LONG_STEP_S = 1.0
-"""Steps that take longer print their duration."""
-
 GPU_OPTIONS = ("platform", "arch_json", "preset")
 MODEL_OPTIONS = ("served_model", "tensor_parallel", "expert_parallel")
+
 _METAVARS = {
     "platform": "GPU",
     "model_name": "NAME",
@@ -89,11 +37,13 @@ _METAVARS = {
     "tensor_parallel": "N",
     "expert_parallel": "N",
 }
+
 _ALIASES = {"platform": ("gpu_arch_platform",), "model_name": ("name",)}
 _FIELDS = {field.name: field for field in fields(AnalysisRequest)}
-
 Request = TypeVar("Request", bound=AnalysisOptions)
-Commands = argparse._SubParsersAction
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
 Options = argparse._ActionsContainer
 """A command, or a group of its options."""
 
@@ -174,7 +124,27 @@ def positive(text: str) -> int:
     """Parse a positive integer."""
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number
+
+
+def non_negative(text: str) -> int:
+    """Parse an integer of at least 0."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return number
+
+
+def at_least(least: float) -> Callable[[str], float]:
+    """Return a parser of finite numbers of at least ``least``."""
+
+    def number(text: str) -> float:
+        found = float(text)
+        if not least <= found < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is not a finite number of at least {least}")
+        return found
+
     return number
 
 
@@ -236,51 +206,6 @@ def capture_places(arguments: argparse.Namespace) -> list[Path]:
     return [*([] if folder is None else [folder]), *arguments.capture]
 
 
-def add_json(command: argparse.ArgumentParser, **settings: Any) -> None:
-    """Add the option ``--json``."""
-    command.add_argument("--json", action="store_true", help=JSON_HELP, **settings)
-
-
-def print_result(
-    arguments: argparse.Namespace, result: Mapping[str, object], lines: Iterable[object]
-) -> None:
-    """Print ``result`` as JSON with ``--json``, else ``lines``.
-
-    If stdout is one of the written files in ``lines``, print to stderr.
-    """
-    lines = list(lines)
-    is_taken = any(isinstance(line, Path) and is_standard_output(line) for line in lines)
-    if arguments.json:
-        document = json.dumps(result, indent=2, ensure_ascii=False, default=str)
-        lines = document.split("\n")
-    for line in lines:
-        print_line(line, sys.stderr if is_taken else arguments.stdout)
-
-
-def table_lines(frame: "pl.DataFrame", columns: "Iterable[Column]") -> Iterator[str]:
-    """Yield a header with labels, and the rows, in aligned columns without empty ones.
-
-    Args:
-        columns: descriptions of the columns of the frame, and of others.
-    """
-    labels = {column.name: column.label for column in columns}
-    filled = [column for column in frame.columns if frame[column].count()]
-    heads = [labels[column] for column in filled]
-    rows = [[_cell(value) for value in row] for row in frame.select(filled).iter_rows()]
-    widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
-    for cells in (heads, *rows):
-        yield "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-
-
-def _cell(value: object) -> str:
-    from jarvis.text.format import decimal
-    from jarvis.text.markdown import NAME_LENGTH, shortened
-
-    if isinstance(value, float):
-        return decimal(value)
-    return "" if value is None else shortened(str(value), NAME_LENGTH)
-
-
 def stored_folder(analysis_id: str) -> Path | None:
     """Return the folder of a stored analysis by its id; None if there is none.
 
@@ -308,58 +233,30 @@ def run_directory(text: str) -> Path:
     return root
 
 
-def print_step(step: "Step") -> None:
-    """Print to stderr which step starts, its progress if it is a terminal, and its duration."""
-    if step.state == "running":
-        print_reading(step.reading)
-    elif step.elapsed_s is None:
-        print_line(f"[{step.number}/{step.total}] {step.name}", sys.stderr)
-    elif step.elapsed_s >= LONG_STEP_S:
-        print_progress(f"      took {step.elapsed_s:.1f} s", is_last=True)
+def completed_by(
+    action: argparse.Action, complete: Callable[..., Iterable[str]]
+) -> argparse.Action:
+    """Set the completer of an action, and return the action."""
+    action.completer = complete  # type: ignore[attr-defined]
+    return action
 
 
-def print_reading(reading: object) -> None:
-    """Print the progress of reading a file, if stderr is a terminal."""
-    print_progress(f"      {reading}")
+def complete_run(prefix: str, **_: object) -> Iterable[str]:
+    """Complete ids of stored analyses, files and folders."""
+    from argcomplete.completers import FilesCompleter
+
+    return [*complete_stored(prefix), *FilesCompleter()(prefix)]
 
 
-def note(lines: Iterable[str]) -> None:
-    """Print notes to stderr, one line each."""
-    for line in lines:
-        print_line(f"note: {line}", sys.stderr)
+def complete_stored(prefix: str, **_: object) -> list[str]:
+    """Complete ids of stored analyses."""
+    root = analyses_dir()
+    names = (folder.name for folder in root.iterdir()) if root.is_dir() else ()
+    return [name for name in names if name.startswith(prefix) and not name.startswith(".")]
 
 
-def warn(lines: Iterable[str]) -> None:
-    """Print warnings to stderr, one line each."""
-    for line in lines:
-        print_line(f"warning: {line}", sys.stderr)
+def complete_gpu(prefix: str, **_: object) -> Iterable[str]:
+    """Complete GPU names."""
+    from jarvis.hardware import load_hardware
 
-
-def add_progress(command: argparse.ArgumentParser) -> None:
-    """Add the option that ``progress_of`` reads."""
-    command.add_argument(
-        "--progress",
-        choices=("text", "json"),
-        default="text",
-        help="format of the steps on stderr: text (default), or JSON lines",
-    )
-
-
-def progress_of(arguments: argparse.Namespace) -> "Progress":
-    """Return the progress callback for the option."""
-    return _json_lines() if arguments.progress == "json" else print_step
-
-
-def _json_lines() -> "Callable[[Step], None]":
-    from jarvis.pipeline.steps import READING_EVERY_S, line_of_step
-
-    printed_at = 0.0
-
-    def print_json(step: "Step") -> None:
-        nonlocal printed_at
-        if step.state == "running" and monotonic() - printed_at < READING_EVERY_S:
-            return
-        printed_at = monotonic()
-        print_line(line_of_step(step), sys.stderr)
-
-    return print_json
+    return [name for name in load_hardware().names() if name.lower().startswith(prefix.lower())]
