@@ -12,15 +12,14 @@ from jarvis.perf_report import collectives, launchers, operations, populations
 from jarvis.perf_report.call_tree import paths
 from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.perf_report.context import ReportContext
-from jarvis.perf_report.serving.graphs import graph_launches
 from jarvis.perf_report.serving.layer_operations import (
     with_figures,
     with_layer_modules,
     with_operations,
 )
 from jarvis.perf_report.serving.layers import Layers, inference_layers
-from jarvis.perf_report.serving.model_rates import with_model_rates
-from jarvis.perf_report.serving.phases import inference_phases
+from jarvis.perf_report.serving.rates import inference_phases, with_model_rates
+from jarvis.perf_report.serving.repetition import graph_launches
 from jarvis.perf_report.serving.steps import inference_steps
 from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions, states, step_gaps, steps
 from jarvis.perf_report.timeline.gpu import Totals

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.analyses.window import timeline_window
+from jarvis.analyses.operations import timeline_window
 from jarvis.perf_report.intervals import Int64s, covered_by_bin, greatest_ns, least_ns
 from jarvis.perf_report.timeline.host import ACTIVE, HostCall, own_ns
 from jarvis.perf_report.timeline.idle_gaps import IdleCause

@@ -9,17 +9,7 @@ from typing import TypeVar
 import polars as pl
 
 from jarvis.core.errors import MissingTableError
-from jarvis.schemas import (
-    captures,
-    comparison,
-    ranks,
-    serving,
-    sheets,
-    simulation,
-    steps,
-    tables,
-    trace_diff,
-)
+from jarvis.schemas import comparison, ranks, serving, sheets, steps, tables, trace_diff
 from jarvis.schemas.columns import (
     ANY_PARAM,
     FLAG,
@@ -87,7 +77,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "steps": steps.STEPS,
     "step_gaps": steps.STEP_GAPS,
     **serving.TABLES,
-    **simulation.TABLES,
+    **steps.SIMULATION,
     "host_threads": tables.HOST_THREADS,
     "host_slices": tables.HOST_SLICES,
     "host_bins": tables.HOST_BINS,
@@ -102,7 +92,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "attention_groups": tables.ATTENTION_GROUPS,
     "attention_steps": tables.ATTENTION_STEPS,
     "trace_health": tables.TRACE_HEALTH,
-    **captures.TABLES,
+    **serving.CAPTURES,
     **comparison.SCHEMAS,
     **ranks.TABLES,
 }
@@ -236,8 +226,8 @@ _ABOUT = {
     "attention_steps": "The operations at each position of these groups.",
     "trace_health": "Facts about the quality of the trace, warnings first, with the affected "
     "results and how to record better.",
-    **simulation.ABOUT,
-    **captures.ABOUT,
+    **steps.ABOUT_SIMULATION,
+    **serving.ABOUT_CAPTURES,
     **comparison.ABOUT,
     **ranks.ABOUT,
 }

@@ -5,7 +5,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.changes import Work
-from jarvis.core.targets import Targets
+from jarvis.core.request import Targets
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import at_target
 from jarvis.simulation.edges import Kind

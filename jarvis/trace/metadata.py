@@ -7,9 +7,8 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from jarvis.schemas.names import C
-from jarvis.trace.event_store import EventStore
+from jarvis.trace.event_store import EventStore, RawTrace
 from jarvis.trace.layout import MISSING_NS, PH, STRING
-from jarvis.trace.raw_trace import RawTrace
 from jarvis.trace.repairs import Repair
 from jarvis.trace.tables import COMPLETE, CPU_OP, PYTHON_FUNCTION
 

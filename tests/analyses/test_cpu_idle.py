@@ -9,10 +9,9 @@ import pytest
 from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.runner import run_analyses, split_operations
-from jarvis.analyses.system.cpu_idle import gpu_idle, measure, short_kernels
+from jarvis.analyses.system.cpu_idle import gpu_idle, measure, short_kernels, step_edges
 from jarvis.analyses.system.cpu_idle.causes import idle_causes
 from jarvis.analyses.system.cpu_idle.kernels import SHORT_KERNEL_US
-from jarvis.analyses.system.cpu_idle.step_edges import step_edges
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.findings import AnalysisResult, Priority, Severity
 from jarvis.perf_report.timeline.idle_gaps import IdleCause

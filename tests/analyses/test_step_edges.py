@@ -2,7 +2,7 @@
 
 import pytest
 
-from jarvis.analyses.system.cpu_idle.step_edges import step_edges
+from jarvis.analyses.system.cpu_idle import step_edges
 from jarvis.findings import Priority
 from jarvis.tracelens.report import TraceLensReport
 from tests.analyses.rows import system

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from jarvis.capture.common_subsequence import common_subsequence
+from jarvis.capture.alignment import common_subsequence
 
 
 def length_by_table(left: list[int], right: list[int]) -> int:

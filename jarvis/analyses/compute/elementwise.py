@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses import bandwidth
-from jarvis.analyses.access import access
+from jarvis.analyses.access import access, memory_orders
 from jarvis.analyses.advice import needing
 from jarvis.analyses.bandwidth import baseline_metrics, low_baseline, slow_kernel, time_ms_by
 from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim
@@ -16,7 +16,6 @@ from jarvis.analyses.baseline import baseline_rows, plain_mean_tb_per_s
 from jarvis.analyses.call_times import typical_us
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.kernel_names import first_match
-from jarvis.analyses.memory_order import memory_orders
 from jarvis.analyses.operations import (
     HYPOTHESIS,
     KERNEL_FLOOR_US,

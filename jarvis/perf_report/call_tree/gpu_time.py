@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from jarvis.perf_report.call_tree.frames import has_any, in_any
-from jarvis.perf_report.call_tree.merged import NONE, Int64s, depths, merge
+from jarvis.perf_report.call_tree.frames import NONE, Int64s, depths, has_any, in_any, merge
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.calls import HostCalls
 from jarvis.perf_report.unified import UnifiedCalls

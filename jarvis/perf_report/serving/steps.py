@@ -9,8 +9,7 @@ from jarvis.perf_models import step_annotation
 from jarvis.perf_models.step_annotation import VLLM, EngineStep, StepKind
 from jarvis.perf_report.intervals import END, busy_ns
 from jarvis.perf_report.roofline import peak_tflops
-from jarvis.perf_report.serving.graphs import graph_launches, replays
-from jarvis.perf_report.serving.repeated_calls import repeated_calls
+from jarvis.perf_report.serving.repetition import graph_launches, repeated_calls, replays
 from jarvis.perf_report.timeline.steps import StepSource, during, launched, step_marks, steps
 from jarvis.perf_report.unified import UnifiedCalls
 from jarvis.perf_report.work import COMMUNICATION, COPY, GpuWork

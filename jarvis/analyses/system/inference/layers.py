@@ -11,9 +11,9 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.system.inference.events import of_steps_pct, rows_of, step_events, time_ms
 from jarvis.analyses.system.inference.messages import MESSAGES
 from jarvis.findings import Finding, Priority
-from jarvis.perf_report.serving.populations import MIN_RATIO as MIN_RATIO
-from jarvis.perf_report.serving.populations import ODD_DEVIATIONS as ODD_DEVIATIONS
-from jarvis.perf_report.serving.populations import Floats, is_regular, odd_layers, slow_group
+from jarvis.perf_report.serving.layers import MIN_RATIO as MIN_RATIO
+from jarvis.perf_report.serving.layers import ODD_DEVIATIONS as ODD_DEVIATIONS
+from jarvis.perf_report.serving.layers import Floats, is_regular, odd_layers, slow_group
 from jarvis.perf_report.serving.steps import SHORT_KERNEL_NS
 from jarvis.preconditions import COMPILED_KERNEL
 from jarvis.schemas.names import C

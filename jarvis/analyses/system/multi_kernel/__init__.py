@@ -9,10 +9,10 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses.base import Analysis, CategoryData, Target
+from jarvis.analyses.operations import timeline_window
 from jarvis.analyses.system.multi_kernel import communication, copies
 from jarvis.analyses.system.multi_kernel.communication import exposed_communication, poor_overlap
 from jarvis.analyses.system.multi_kernel.copies import memory_copies
-from jarvis.analyses.window import timeline_window
 from jarvis.findings import COMMUNICATION_POOL, Finding
 from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import covered_ns

@@ -8,9 +8,9 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
+from jarvis.analyses.operations import timeline_window
 from jarvis.analyses.severity import Ladder, at_most, grade, is_worth_acting, priority_of, worst
 from jarvis.analyses.tiny_tensors import DATA_PARALLEL, data_parallel_copies
-from jarvis.analyses.window import timeline_window
 from jarvis.findings import COPIES_POOL, EvidenceValue, Finding, Priority, Severity
 from jarvis.preconditions import HOST_READ, PAGEABLE, PINNED, SCALAR_BYTES
 from jarvis.schemas.names import C
