@@ -35,8 +35,8 @@ def test_a_report_keeps_the_schema(name: str, with_hardware: bool) -> None:
 
 
 def test_every_table_of_a_report_has_a_schema_and_the_other_way_round() -> None:
-    others = {"roofline", "trace_health", *serving.TABLES, *serving.TABLES}
-    others |= {*steps.TABLES, *comparison.TABLES, *ranks.TABLES}
+    others = {"roofline", "trace_health", *serving.CAPTURES, *serving.TABLES}
+    others |= {*steps.SIMULATION, *comparison.TABLES, *ranks.TABLES}
     assert {*TABLES, *OPTIONAL_TABLES} | others == set(schemas.TABLES)
 
 

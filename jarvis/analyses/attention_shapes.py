@@ -17,7 +17,7 @@ from jarvis.analyses.operations import (
     parameter,
 )
 from jarvis.core.literals import parse_literal
-from jarvis.findings import Finding, Priority
+from jarvis.findings import Finding, Priority, texts_of
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
@@ -307,7 +307,7 @@ def _cache_finding(
     return Finding(
         check="cache_writes",
         category=data.key,
-        title=MESSAGES.pick("cache.title", values),
+        **texts_of(MESSAGES, values, prefix="cache"),
         operations=group.operations,
         evidence={
             "cache_write_ms": cache_ms,
@@ -315,12 +315,7 @@ def _cache_finding(
             "gpu_time_ms": group.time_ms,
             "calls": group.calls,
         },
-        issue=MESSAGES.pick("cache.issue", values),
-        algorithmic=MESSAGES.pick("cache.algorithmic", values),
-        kernel=MESSAGES.pick("cache.kernel", values),
         priority_local=priority,
         priority=priority,
         impact=impact.bounded_impact(cache_ms, cache_ms - usual_ms, **data.bases),
-        verify=MESSAGES.pick("cache.verify", values),
-        capture=MESSAGES.pick("cache.capture", values),
     )

@@ -11,7 +11,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.inefficiency import evidence_of, expectation, low_efficiency, opportunity
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups, weighted_efficiency
 from jarvis.analyses.small_calls import many_small_calls
-from jarvis.findings import Finding, OpRef, Priority
+from jarvis.findings import Finding, OpRef, Priority, texts_of
 from jarvis.perf_report.populations import MIN_CALLS as MIN_CALLS
 from jarvis.perf_report.populations import MIN_GAP_US as MIN_GAP_US
 from jarvis.perf_report.populations import MIN_RATIO as MIN_RATIO
@@ -140,17 +140,12 @@ def _doubt_of(
     return Finding(
         check="above_peak",
         category=data.key,
-        title=DOUBTS.pick(f"title.{doubt}", values),
         operations=group.operations,
         evidence=evidence_of(group),
-        issue=DOUBTS.pick("issue", values),
-        algorithmic=DOUBTS.pick("algorithmic", values),
-        kernel=DOUBTS.pick("kernel", values),
+        **texts_of(DOUBTS, values),
+        **texts_of(DOUBTS, suffix=doubt),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
-        caveat=DOUBTS(f"caveat.{doubt}"),
-        verify=DOUBTS.pick("verify", values),
-        capture=DOUBTS.pick("capture", values),
     )
 
 
@@ -188,7 +183,7 @@ def high_variance(data: CategoryData) -> Iterator[Finding]:
 
 
 def _unsteady(data: CategoryData, row: dict[str, Any]) -> Finding:
-    arguments, kind = row["arguments"], ".groups" if row[C.populations] else ""
+    arguments, kind = row["arguments"], "groups" if row[C.populations] else ""
     values = {
         "name": row[C.name],
         "calls": row[C.operation_count],
@@ -198,13 +193,14 @@ def _unsteady(data: CategoryData, row: dict[str, Any]) -> Finding:
         "groups": tuple(_call_groups(row[C.populations] or ())),
         "other_streams": VARIANCE("other_streams"),
     }
+    texts = texts_of(VARIANCE, values, suffix=kind)
+    if row["usual_groups"] == 1:
+        texts |= texts_of(VARIANCE, values, suffix="outliers")
     priority = Priority.MEDIUM if row["variation"] > VARIANCE_RATIO else Priority.LOW
     return Finding(
         check="high_variance",
         category=data.key,
-        title=VARIANCE.pick(
-            "title.outliers" if row["usual_groups"] == 1 else f"title{kind}", values
-        ),
+        **texts,
         operations=(
             OpRef.model_validate(
                 {key: row[key] for key in (C.uid, C.name, C.input_dims, C.operation_count)}
@@ -216,14 +212,8 @@ def _unsteady(data: CategoryData, row: dict[str, Any]) -> Finding:
             "std_over_mean": row["variation"],
             "calls": row[C.operation_count],
         },
-        issue=VARIANCE.pick(f"issue{kind}", values),
-        algorithmic=VARIANCE.pick(f"algorithmic{kind}", values),
-        kernel=VARIANCE.pick(f"kernel{kind}", values),
         priority_local=priority,
         priority=priority,
-        caveat=VARIANCE(f"caveat{kind}"),
-        verify=VARIANCE.pick(f"verify{kind}", values),
-        capture=VARIANCE.pick(f"capture{kind}", values),
     )
 
 

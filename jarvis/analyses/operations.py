@@ -14,6 +14,7 @@ from jarvis.findings import OpRef
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import KERNEL_FLOOR_US as KERNEL_FLOOR_US
 from jarvis.impact import SHORT_CALL_US as SHORT_CALL_US
+from jarvis.perf_report.call_tree.stacks import INSTANCE_NUMBER
 from jarvis.perf_report.calls import ARGUMENTS
 from jarvis.perf_report.communication_names import stages
 from jarvis.perf_report.work import COMPUTE
@@ -85,6 +86,11 @@ LAUNCH_BOUND_RULE = (
 """When ``LAUNCH_BOUND`` applies, for the documentation."""
 
 
+def module_classes() -> pl.Expr:
+    """Return the classes of the modules around the example call of a row, outermost first."""
+    return pl.col(C.module_path).list.eval(pl.element().str.replace(INSTANCE_NUMBER, ""))
+
+
 def describe(
     rows: pl.DataFrame, top_uids: frozenset[int], hardware: HardwareSpec | None = None
 ) -> pl.DataFrame:
@@ -92,7 +98,7 @@ def describe(
     the GPU; ``pattern`` and ``hypothesis`` are empty."""
     time = pl.col(C.kernel_time_us)
     texts = rows[[C.input_dims, C.input_types]].rows()
-    modules = pl.col(C.module_path).list.eval(pl.element().str.replace(r"_\d+$", ""))
+    modules = module_classes()
     if C.populations not in rows.columns:  # of runs of earlier versions and imported reports
         rows = rows.with_columns(pl.lit(None, dtype=POPULATIONS).alias(C.populations))
     return rows.with_columns(

@@ -15,7 +15,7 @@ from jarvis.comparison.operations import MAX_UNLINKED_PCT, SAME_WORKLOAD_PCT, Pa
 from jarvis.comparison.sides import Role, Side
 from jarvis.comparison.slower_kinds import slower
 from jarvis.comparison.timeline import IDLE, outside_compute
-from jarvis.findings import Finding, Impact, OpRef
+from jarvis.findings import Finding, Impact, OpRef, texts_of
 from jarvis.perf_report.efficiency import OVER_LINK
 from jarvis.schemas.names import C
 from jarvis.text.messages import to_text
@@ -119,7 +119,7 @@ def _extra_work(
     return Finding(
         check=ONLY_IN_TARGET,
         category=category or "",
-        title=MESSAGES.pick("title.only_in_target", values),
+        **texts_of(MESSAGES, values, suffix="only_in_target"),
         operations=tuple(
             OpRef(
                 uid=row[C.uid],
@@ -136,13 +136,7 @@ def _extra_work(
             names.UNEXPLAINED_TIME: extra_ms,
             names.SHARE_PCT: impact.share_pct(time_ms, inputs.compute_ms),
         },
-        issue=MESSAGES.pick("issue.only_in_target", values),
-        algorithmic=MESSAGES("algorithmic.only_in_target"),
-        kernel=MESSAGES.pick("kernel.only_in_target", values),
         impact=gain,
-        hypothesis=MESSAGES("hypothesis.only_in_target"),
-        caveat=MESSAGES("caveat.only_in_target"),
-        verify=MESSAGES.pick("verify.only_in_target", values),
         **inputs.priorities(category, gain, set(rows[C.uid]), efficiency_pct=None),
     )
 

@@ -15,14 +15,13 @@ from jarvis.perf_report.communication_names import HOST_CALLS, by_name, recorded
 from jarvis.perf_report.intervals import END
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
-from jarvis.trace.tables import RECORDED_COLLECTIVE
+from jarvis.trace.tables import RECORDED_COLLECTIVE, THREAD_KEY
 
 RECORD = "record_param_comms"
 """Operator in which PyTorch records the arguments of a collective."""
 
 _ANNOTATION = r"^nccl:"
-_THREAD = [C.pid, C.tid]
-_CALL = (C.uid, C.name, *_THREAD, C.ts_ns, C.dur_ns)
+_CALL = (C.uid, C.name, *THREAD_KEY, C.ts_ns, C.dur_ns)
 
 
 def with_launches(trace: Trace, kernels: pl.DataFrame) -> pl.DataFrame:
@@ -36,7 +35,7 @@ def with_launches(trace: Trace, kernels: pl.DataFrame) -> pl.DataFrame:
     """
     calls = trace.runtime.select(
         pl.col(C.uid).alias(C.launch_uid),
-        *_THREAD,
+        *THREAD_KEY,
         pl.col(C.ts_ns).alias(C.launch_start_ns),
     )
     launched = kernels.select(C.uid, C.launch_uid).join(calls, on=C.launch_uid)
@@ -65,19 +64,16 @@ def _arguments(trace: Trace, launched: pl.DataFrame) -> pl.DataFrame:
 
 def _kinds(trace: Trace, launched: pl.DataFrame) -> pl.DataFrame:
     """Return ``uid, host_kind``: the kind that the innermost call around the launch names."""
-    annotations = trace.annotations.filter(pl.col(C.cat) == "user_annotation")
     calls = pl.concat(
         frame.filter(pl.col(C.name).str.contains(HOST_CALLS)).select(_CALL)
-        for frame in (annotations, trace.cpu_ops)
+        for frame in (trace.host_annotations, trace.cpu_ops)
     ).with_columns(by_name(pl.col(C.name), recorded_kind).alias("host_kind"))
     return _around(launched, calls.drop_nulls("host_kind")).select(C.uid, "host_kind")
 
 
 def _sizes(trace: Trace, launched: pl.DataFrame) -> pl.DataFrame:
     """Return ``uid, host_bytes, host_type``: what annotations say that the rank sends."""
-    annotations = trace.annotations.filter(
-        (pl.col(C.cat) == "user_annotation") & pl.col(C.name).str.contains(_ANNOTATION)
-    )
+    annotations = trace.host_annotations.filter(pl.col(C.name).str.contains(_ANNOTATION))
     around = _around(launched, annotations.select(_CALL))
     shapes = trace.annotation_arguments(around["call_uid"].unique())
     rows = [
@@ -124,7 +120,7 @@ def _around(launched: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
             spans,
             left_on=C.launch_start_ns,
             right_on=C.ts_ns,
-            by=_THREAD,
+            by=THREAD_KEY,
             check_sortedness=False,
         )
         .filter(pl.col(C.launch_start_ns) <= pl.col("call_end_ns"))

@@ -2,14 +2,17 @@
 
 from jarvis.schemas.columns import (
     ARGUMENTS,
-    NAMES,
-    UIDS,
     Column,
     count,
     flag,
     integer,
+    microseconds,
+    milliseconds,
+    names,
     number,
+    percent,
     text,
+    uids,
 )
 from jarvis.schemas.names import C
 
@@ -230,10 +233,10 @@ GRAPH_LAUNCHES = (
     _GRAPH,
     integer(C.graph_id, "Graph id", "id that the profiler recorded"),
     text(C.step, "Step", "annotation of the step around the launch"),
-    Column(C.streams, "Streams", UIDS, meaning="streams of its GPU work"),
+    uids(C.streams, "Streams", "streams of its GPU work"),
     count(C.kernel_count, "Kernels", "GPU events of the replay"),
-    number(C.time_ms, "Time (ms)", "ms", "sum of their durations"),
-    number(C.host_time_us, "Host time (µs)", "µs", "host time of the launch call"),
+    milliseconds(C.time_ms, "Time", "sum of their durations"),
+    microseconds(C.host_time_us, "Host time", "host time of the launch call"),
     text(C.capture_file, "Capture", "file with the captured calls; empty if none fits"),
     integer(C.window, "Window", "position of the capture in its file, from 0"),
     integer(C.batch, "Batch", "tokens that the graph was captured for"),
@@ -244,7 +247,7 @@ GRAPH_LAUNCHES = (
     ),
     text(C.rule, "Paired by", "what paired the events with captured calls"),
     count(C.matched_count, "Matched", "events with a captured call"),
-    number(C.coverage_pct, "Coverage (%)", "%", "their share of the time of the replay", ",.1f"),
+    percent(C.coverage_pct, "Coverage", "their share of the time of the replay", ",.1f"),
     count(C.replayed_only_count, "Only replayed", "events without a captured call"),
     count(C.captured_only_count, "Only captured", "captured calls without an event"),
     text(C.confidence, "Chosen by", "what the choice of the capture is based on"),
@@ -260,7 +263,7 @@ GRAPH_KERNEL_MAP = (
     integer(C.dispatch, "Call", "position of the captured call, from 0"),
     text(C.operation, "Operator", "operator around the captured call"),
     *ARGUMENTS,
-    Column(C.nn_module_chain, "Modules", NAMES, meaning="modules around it, outermost first"),
+    names(C.nn_module_chain, "Modules", "modules around it, outermost first"),
     text(C.entry_point, "Called from", "nearest Python frame around it, outside frameworks"),
 )
 CAPTURES = {"graph_launches": GRAPH_LAUNCHES, "graph_kernel_map": GRAPH_KERNEL_MAP}

@@ -6,9 +6,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from jarvis.simulation.events import Flags, Int64s
+from jarvis.core.arrays import Bools, Int32s, Int64s
 
-Int32s = NDArray[np.int32]
 Kinds = NDArray[np.uint8]
 
 REMOVED = -(1 << 62)
@@ -41,7 +40,7 @@ class Edges:
     dst: list[Int32s] = field(default_factory=list)
     kind: list[Kinds] = field(default_factory=list)
     nominal: list[Int64s] = field(default_factory=list)
-    inferred: list[Flags] = field(default_factory=list)
+    inferred: list[Bools] = field(default_factory=list)
 
     def add(
         self,
@@ -49,7 +48,7 @@ class Edges:
         src: Int64s | int,
         dst: Int64s | int,
         nominal: Int64s | int,
-        inferred: bool | Flags = False,
+        inferred: bool | Bools = False,
     ) -> None:
         """Add edges; a number stands for an array of it."""
         source, target, weight = map(np.atleast_1d, np.broadcast_arrays(src, dst, nominal))
@@ -59,7 +58,7 @@ class Edges:
         self.kind.append(np.full(source.size, kind, np.uint8))
         self.inferred.append(np.full(source.size, inferred, np.bool_))
 
-    def arrays(self) -> tuple[Int32s, Int32s, Kinds, Int64s, Flags]:
+    def arrays(self) -> tuple[Int32s, Int32s, Kinds, Int64s, Bools]:
         """Return sources, targets, kinds, nominal weights, and whether they are inferred."""
         # The joined arrays replace their parts, so that the edges are not stored twice.
         self.src = [np.concatenate([np.empty(0, np.int32), *self.src])]

@@ -122,7 +122,6 @@ def _spans(trace: Trace, graph: Graph) -> tuple[pl.DataFrame, int]:
     waiting = graph.uid[graph.dst[graph.kind == Kind.SYNC]]
     waits = trace.runtime.filter(pl.col(C.uid).is_in(np.unique(waiting)))
     frames = trace.python_functions.filter(pl.col(C.dur_ns) >= LONG_FRAME_NS)
-    annotations = trace.annotations.filter(pl.col(C.cat) == "user_annotation")
     found = pl.concat(
         [
             *_with_causes(activity),
@@ -131,7 +130,7 @@ def _spans(trace: Trace, graph: Graph) -> tuple[pl.DataFrame, int]:
                 for events, cause in (
                     (waits, host_spans.SYNCHRONIZATION),
                     (trace.cpu_ops, OPERATOR),
-                    (annotations, ANNOTATION),
+                    (trace.host_annotations, ANNOTATION),
                     (frames, PYTHON),
                 )
             ),

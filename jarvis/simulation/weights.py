@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jarvis.simulation.events import Calls, Flags, GpuEvents, Int64s
+from jarvis.core.arrays import Bools, Int64s
+from jarvis.simulation.events import Calls, GpuEvents
 
 US = 1_000
 
@@ -59,7 +60,7 @@ def launch_constants(calls: Calls, gpu: GpuEvents) -> Constants:
     is_late = is_idle & (returned - called > LONG_LAUNCH * latency) & (start >= returned)
     late = sample_percentile(start[is_late] - returned[is_late], 10, DEFAULT_LATE_NS)
     distance = start - freed
-    follows: Flags = (predecessor >= 0) & (distance >= 0) & (distance <= BACK_TO_BACK_NS)
+    follows: Bools = (predecessor >= 0) & (distance >= 0) & (distance <= BACK_TO_BACK_NS)
     follows &= called <= freed - LAUNCHED_AHEAD_NS
     return Constants(
         launch=latency,

@@ -41,6 +41,11 @@ class Trace:
         """Frames of the Python stack; many, and needed only for call paths."""
         return tables.table(self.store, [tables.PYTHON_FUNCTION], tables.BASE)
 
+    @property
+    def host_annotations(self) -> pl.DataFrame:
+        """The annotations of the host, without their images on the GPU."""
+        return self.annotations.filter(pl.col(C.cat) == tables.HOST_ANNOTATION)
+
     @cached_property
     def event_waits(self) -> pl.DataFrame:
         """Synchronization events of CUPTI, which few traces have (``tables.EVENT_WAITS``)."""
@@ -77,7 +82,7 @@ class Trace:
 
     def annotation_arguments(self, uids: pl.Series) -> pl.DataFrame:
         """Return ``uid, input_dims, input_types`` of chosen annotations of the host."""
-        categories = tables.ANNOTATION_CATEGORIES[:1]
+        categories = [tables.HOST_ANNOTATION]
         return tables.arguments(self.store, categories, tables.SHAPES, uids)
 
     @property
@@ -169,9 +174,9 @@ def rename_old_categories(store: EventStore) -> None:
     for old, new in renamed.items():
         group = store.take(old)
         _rename_arguments(store, group, ARGUMENTS)
-        if old == "Operator" and "user_annotation" not in found:
+        if old == "Operator" and tables.HOST_ANNOTATION not in found:
             is_annotation = _is_annotation(store, group)
-            _put(store, "user_annotation", group.rows(is_annotation))
+            _put(store, tables.HOST_ANNOTATION, group.rows(is_annotation))
             group = group.rows(~is_annotation)
         _put(store, new, group)
 

@@ -28,9 +28,7 @@ def time_facts(trace: Trace) -> Iterator[Fact]:
 
 
 def _step_time(trace: Trace) -> Fact:
-    steps = trace.annotations.filter(
-        (pl.col(C.cat) == "user_annotation") & pl.col(C.name).str.starts_with(STEP_PREFIX)
-    )
+    steps = trace.host_annotations.filter(pl.col(C.name).str.starts_with(STEP_PREFIX))
     times_ms = (steps[C.dur_ns] / 1e6).drop_nulls()
     median_ms = times_ms.median()
     median_ms = float(median_ms) if isinstance(median_ms, int | float) else 0.0

@@ -13,7 +13,7 @@ from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.chains import Chain
 from jarvis.analyses.epilogues import gemm_epilogue
 from jarvis.analyses.operations import arguments
-from jarvis.findings import EvidenceValue, Finding
+from jarvis.findings import Finding
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, action, to_text
 
@@ -117,7 +117,14 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
         check="fusible_chain",
         category=data.key,
         title=MESSAGES("title", name=chain.name, kernels=per_instance, instances=chain.instances),
-        evidence=_evidence(chain),
+        evidence={
+            **chain.evidence,
+            "computes": chain.composition.title if chain.composition else None,
+            "first_step": arguments(chain.row[C.input_dims], chain.steps[C.input_types][0]),
+            "confidence": chain.rating,
+            **chain.traffic_mb("fused_traffic_mb"),
+            "fused_roofline_ms": chain.fused_ms if chain.gain else None,
+        },
         issue=_issue(chain, per_instance),
         algorithmic=chain.algorithmic,
         kernel=MESSAGES(
@@ -165,27 +172,6 @@ def _issue(chain: Chain, per_instance: int) -> Message:
     }
     named = "issue" if chain.row[C.scope_name] else "issue.unscoped"
     return MESSAGES.pick("issue.of_calls" if is_of_calls else named, values)
-
-
-def _evidence(chain: Chain) -> dict[str, EvidenceValue]:
-    row, composition = chain.row, chain.composition
-    evidence: dict[str, EvidenceValue | None] = {
-        "gpu_time_ms": chain.time_ms,
-        "compute_pct": chain.compute_pct,
-        "instances": chain.instances,
-        "kernels": chain.kernels,
-        "steps": chain.timed_steps,
-        "computes": composition.title if composition else None,
-        "first_step": arguments(row[C.input_dims], chain.steps[C.input_types][0]),
-        "confidence": chain.rating,
-    }
-    if chain.gain and chain.fused_ms is not None:
-        evidence |= {
-            "traffic_mb": row[C.step_bytes] / 1e6,
-            "fused_traffic_mb": row[C.fused_bytes] / 1e6,
-            "fused_roofline_ms": chain.fused_ms,
-        }
-    return {label: value for label, value in evidence.items() if value is not None}
 
 
 def _heaviest(chain: Chain) -> dict[str, Any]:

@@ -9,10 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from jarvis.core.arrays import Bools, Int64s
 from jarvis.schemas.names import C
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 def has_any(counts: NDArray[Any], first: Int64s, end: Int64s) -> Bools:

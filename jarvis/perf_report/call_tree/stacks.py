@@ -17,6 +17,9 @@ from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
 MODULE_PREFIX = "nn.Module: "
 
+INSTANCE_NUMBER = r"_\d+$"
+"""The number that the profiler adds to the class of a module."""
+
 MAX_CHAIN_LENGTH = 4_000
 """Maximum characters of the names around one call in a row of a table; recordings have fewer than
 2,000. The tree (``call_paths``) has all names."""

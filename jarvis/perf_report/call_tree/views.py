@@ -6,7 +6,8 @@ from enum import StrEnum
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.call_tree.frames import NONE, Int64s, depths, merge, preorder, summed_up
+from jarvis.core.arrays import Int64s
+from jarvis.perf_report.call_tree.frames import NONE, depths, merge, preorder, summed_up
 from jarvis.perf_report.call_tree.gpu_time import GpuCallTree, NodeKind, coded
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.schemas.names import C

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.call_tree.frames import Bools, Int64s
+from jarvis.core.arrays import Bools, Int64s
 from jarvis.perf_report.fusion.data_flow import Shape, Traffic, flows, is_part, is_related
 from jarvis.perf_report.fusion.launch_order import Call, LaunchOrder, members, step_rows
 from jarvis.perf_report.fusion.scopes import MAX_STEPS

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from jarvis.perf_report.intervals import Int64s
+from jarvis.core.arrays import Bools, Float64s, Int64s
 from jarvis.perf_report.kernel_blocks import block_of
 from jarvis.perf_report.serving.repetition import Repeats, graph_launches, repeats
 from jarvis.perf_report.serving.steps import inference_marks
@@ -15,9 +14,6 @@ from jarvis.perf_report.timeline.steps import launched
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 MIN_NAMED_SHARE = 0.7
 """If kernels with equal names repeat for less of the time, those of equal blocks are compared:
@@ -42,7 +38,7 @@ class LayerKind:
 
     phase: str | None
     names: tuple[str, ...]
-    durations_us: Floats
+    durations_us: Float64s
     anchor: str | None
     share_pct: float
     sequence_pct: float
@@ -58,9 +54,9 @@ class LayerKind:
         return int(self.durations_us.shape[1]) * self.layers_per_period
 
     @property
-    def times_us(self) -> Floats:
+    def times_us(self) -> Float64s:
         """Return the time by repeat and position, the mean of the sequences."""
-        times: Floats = self.durations_us.mean(axis=0)
+        times: Float64s = self.durations_us.mean(axis=0)
         return times
 
 
@@ -265,7 +261,7 @@ def _rows(number: int, kind: LayerKind) -> Iterator[tuple[object, ...]]:
     for position, name in enumerate(kind.names):
         of_position = kind.durations_us[:, :, position]
         is_slow = slow_group(of_position.mean(axis=0))
-        groups: list[tuple[str | None, Floats]] = [(None, of_position)]
+        groups: list[tuple[str | None, Float64s]] = [(None, of_position)]
         if is_slow is not None:
             groups = (
                 [("fast", of_position[:, ~is_slow]), ("slow", of_position[:, is_slow])]
@@ -327,7 +323,7 @@ ODD_DEVIATIONS = 4
 MIN_RATIO."""
 
 
-def slow_group(times: Floats) -> Flags | None:
+def slow_group(times: Float64s) -> Bools | None:
     """Return which layers belong to the slower one of two groups of times; None if there is one
     group."""
     count = times.size
@@ -350,7 +346,7 @@ def slow_group(times: Floats) -> Flags | None:
     return is_slow
 
 
-def is_regular(is_slow: Flags) -> bool:
+def is_regular(is_slow: Bools) -> bool:
     """Return whether the slower layers follow each other, or are all odd or all even ones."""
     slow, fast = np.flatnonzero(is_slow), np.flatnonzero(~is_slow)
     has_one_parity = any(np.unique(group % 2).size == 1 for group in (slow, fast))
@@ -358,7 +354,7 @@ def is_regular(is_slow: Flags) -> bool:
     return has_one_parity or is_contiguous
 
 
-def odd_layers(totals: Floats) -> list[int]:
+def odd_layers(totals: Float64s) -> list[int]:
     """Return the layers that take far longer than the median one: beyond the usual deviations, and
     by as much as the layers of another kind (MIN_RATIO), since equal layers deviate very little."""
     median = np.median(totals)

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Int64s
 from jarvis.perf_report.call_tree.frames import has_any
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
-from jarvis.perf_report.intervals import END, Int64s
+from jarvis.perf_report.intervals import END
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.links import GRAPH_LAUNCHES
+from jarvis.trace.tables import THREAD_KEY
 
 MIN_REPEATS = 3
 MIN_PERIOD = 2
@@ -154,7 +156,7 @@ def repeated_calls(trace: Trace) -> pl.DataFrame:
         for _, level in calls.group_by(C.depth, maintain_order=True):
             found = [
                 (repeats.count * repeats.period, siblings, repeats)
-                for _, siblings in level.group_by(C.parent_uid, *_THREAD, maintain_order=True)
+                for _, siblings in level.group_by(C.parent_uid, *THREAD_KEY, maintain_order=True)
                 if (repeats := _repeats(siblings)) is not None
             ]
             if found:
@@ -163,9 +165,8 @@ def repeated_calls(trace: Trace) -> pl.DataFrame:
     return pl.DataFrame(schema=_SPANS)
 
 
-_THREAD = (C.pid, C.tid)
 _SPANS = {
-    **dict.fromkeys(_THREAD, pl.Categorical),
+    **dict.fromkeys(THREAD_KEY, pl.Categorical),
     C.host_start_ns: pl.Int64,
     "host_end_ns": pl.Int64,
 }
@@ -187,7 +188,7 @@ def _launching(trace: Trace, modules: pl.DataFrame) -> pl.DataFrame:
         table.select(
             C.uid,
             pl.col(C.name).cast(pl.String),
-            *_THREAD,
+            *THREAD_KEY,
             pl.col(C.ts_ns).alias(C.host_start_ns),
             host_end_ns=END,
         )
@@ -222,6 +223,6 @@ def _spans(calls: pl.DataFrame, repeats: Repeats) -> pl.DataFrame:
     )
     return (
         inside.group_by("repeat", maintain_order=True)
-        .agg(pl.first(*_THREAD, C.host_start_ns), pl.last("host_end_ns"))
+        .agg(pl.first(*THREAD_KEY, C.host_start_ns), pl.last("host_end_ns"))
         .drop("repeat")
     )

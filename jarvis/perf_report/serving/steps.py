@@ -141,7 +141,7 @@ def _annotated(trace: Trace, marks: pl.DataFrame) -> pl.DataFrame:
 
     Each value is that of the innermost detailed annotation that has it, else of the innermost one.
     """
-    host = trace.annotations.filter(pl.col(C.cat) == "user_annotation")
+    host = trace.host_annotations
     parsed = {name: step_annotation.parse(name) for name in host[C.name].unique()}
     names = [name for name, step in parsed.items() if step is not None]
     found = during(host.filter(pl.col(C.name).is_in(names)).drop_nulls(C.ts_ns), marks)

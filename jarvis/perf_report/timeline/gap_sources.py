@@ -6,10 +6,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from jarvis.core.arrays import Int64s
 from jarvis.perf_models import step_annotation
 from jarvis.perf_report.call_tree.frames import NONE, CallFrames, call_frames
 from jarvis.perf_report.call_tree.stacks import is_own_function
-from jarvis.perf_report.intervals import Int64s, greatest_ns, least_ns
+from jarvis.perf_report.intervals import greatest_ns, least_ns
 from jarvis.perf_report.timeline.host_spans import HostActivity, with_threads
 from jarvis.perf_report.work import COPY
 from jarvis.schemas.names import C
@@ -175,7 +176,7 @@ def python_callers(trace: Trace, threads: pl.DataFrame) -> Callers | None:
 
 def annotations_around(trace: Trace, threads: pl.DataFrame) -> Callers | None:
     """Return the annotations except those of steps; None if there are none."""
-    marks = trace.annotations.filter(pl.col(C.cat) == "user_annotation")
+    marks = trace.host_annotations
     names = marks[C.name].unique()
     is_step = [name.startswith(STEP_PREFIX) or step_annotation.parse(name) for name in names]
     wanted = names.filter(pl.Series([not step for step in is_step], dtype=pl.Boolean))

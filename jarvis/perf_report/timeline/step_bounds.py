@@ -10,14 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.intervals import (
-    END,
-    Int64s,
-    covered_ns,
-    covered_until,
-    greatest_ns,
-    least_ns,
-)
+from jarvis.core.arrays import Int64s
+from jarvis.perf_report.intervals import END, covered_ns, covered_until, greatest_ns, least_ns
 from jarvis.perf_report.timeline.hidden_work import Span, hidden_work
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.timeline.steps import TimedBy
@@ -25,6 +19,7 @@ from jarvis.perf_report.work import GpuWork
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.links import GRAPH_LAUNCHES
+from jarvis.trace.tables import THREAD_KEY
 
 MIN_WAIT_NS = 20_000
 """Calls that need not wait, such as allocations, can wait for the GPU if they take longer."""
@@ -44,7 +39,6 @@ _WAITS = r"(?i)synchronize|memcpy"
 _COPIES = r"(?i)memcpy"
 _QUERIES = r"(?i)(Event|Stream)Query"
 _LAUNCHES = r"(?i)launch"
-_THREAD = (C.pid, C.tid)
 _END_OF_STEP = (pl.col(C.start_ns) + pl.col(C.dur_ns)).alias(C.end_ns)
 
 
@@ -138,7 +132,7 @@ def host_waits(trace: Trace, work: GpuWork) -> pl.DataFrame:
     a full queue, and queries in a row.
     """
     calls = trace.runtime.drop_nulls([C.ts_ns, C.dur_ns]).select(
-        C.uid, C.name, C.ts_ns, END.alias(C.end_ns), *_THREAD
+        C.uid, C.name, C.ts_ns, END.alias(C.end_ns), *THREAD_KEY
     )
     events = work.events.select(C.launch_uid, C.ts_ns, END.alias(C.end_ns))
     if calls.is_empty() or events.is_empty():
@@ -174,11 +168,11 @@ def _outstanding(calls: pl.DataFrame, events: pl.DataFrame) -> Int64s:
 
 def _query_runs(calls: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
     """Return ``uid, ts_ns, end_ns`` of queries in a row on threads that launch GPU work."""
-    launching = calls.drop_nulls("own_ns").select(_THREAD).unique()
-    of_threads = calls.join(launching, on=_THREAD, how="semi", nulls_equal=True)
+    launching = calls.drop_nulls("own_ns").select(THREAD_KEY).unique()
+    of_threads = calls.join(launching, on=THREAD_KEY, how="semi", nulls_equal=True)
     is_query = pl.col(C.name).str.contains(_QUERIES)
-    runs = of_threads.sort(*_THREAD, C.ts_ns).with_columns(
-        is_query=is_query, run=pl.struct(*_THREAD, is_query).rle_id()
+    runs = of_threads.sort(*THREAD_KEY, C.ts_ns).with_columns(
+        is_query=is_query, run=pl.struct(*THREAD_KEY, is_query).rle_id()
     )
     return (
         runs.filter("is_query")

@@ -7,7 +7,13 @@ from jarvis.analyses import kernel_names
 from jarvis.analyses.compute.gemm.alignment import misalignments
 from jarvis.analyses.compute.gemm.messages import SHAPES
 from jarvis.analyses.kernel_names import first_match
-from jarvis.analyses.operations import HYPOTHESIS, parameter, parameters, short_dtype
+from jarvis.analyses.operations import (
+    HYPOTHESIS,
+    module_classes,
+    parameter,
+    parameters,
+    short_dtype,
+)
 from jarvis.schemas.names import C
 
 TINY_BATCH = 1000
@@ -239,7 +245,7 @@ def _model_part() -> pl.Expr:
 def _per_module() -> pl.Expr:
     """Return how often a product runs per run of another one under the same module, if a whole
     number."""
-    path = pl.col(C.module_path).list.eval(pl.element().str.replace(r"_\d+$", ""))
+    path = module_classes()
     outer_len = (path.list.len().cast(pl.Int64) - 1).clip(0)
     module = path.list.head(outer_len).list.join("/")
     fewest = pl.col(C.operation_count).min().over(module)

@@ -38,7 +38,7 @@ from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.timeline.step_gaps import Place
 from jarvis.schemas.names import C
-from jarvis.text.messages import Message, to_text
+from jarvis.text.messages import to_text
 
 TARGET_IDLE_PCT = 20.0
 """Idle share of a well-fed GPU, in percent; the speedup is projected to it."""
@@ -249,7 +249,7 @@ def _finding(data: CategoryData, account: StepAccount, place: Place, gaps: pl.Da
             "step_ms": step_ms,
             "step_pct": share,
             "step_count": count,
-            **_host_calls(cause),
+            "host_calls": cause.host_calls(),
         },
         issue=MESSAGES(
             f"issue.{place}",
@@ -279,11 +279,6 @@ def _main_cause(gaps: pl.DataFrame, account: StepAccount) -> Cause:
     is known."""
     found = by_cause(gaps, account.total_ns / 1e6)
     return next((cause for cause in found if cause.cause not in NEVER_IDLE), found[0])
-
-
-def _host_calls(cause: Cause) -> dict[str, Message]:
-    calls = cause.host_calls()
-    return {"host_calls": MESSAGES("evidence.list", items=calls)} if calls else {}
 
 
 ANALYSIS = Analysis(

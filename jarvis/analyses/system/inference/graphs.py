@@ -12,7 +12,7 @@ from jarvis.analyses.system.inference.messages import MESSAGES
 from jarvis.capture.alignment import MERGED_COVERAGE
 from jarvis.capture.engines import engine_of
 from jarvis.capture.tables import NO_CAPTURES, REPLAYED_PCT
-from jarvis.findings import IDLE_POOL, Finding, Priority
+from jarvis.findings import IDLE_POOL, Finding, Priority, texts_of
 from jarvis.perf_report.timeline.step_gaps import Place
 from jarvis.preconditions import COMPILED_KERNEL
 from jarvis.schemas.names import C
@@ -39,25 +39,24 @@ def shapes_missing(data: CategoryData) -> Iterator[Finding]:
     priority = Priority.HIGH if leads else Priority.LOW
     frames = data.tables.get("host_slices")
     engine = engine_of(pl.Series(dtype=pl.String) if frames is None else frames[C.name])
+    values = {
+        "time_ms": time_ms,
+        "share_pct": share_pct,
+        "launches": launches.height,
+        "engine": engine.name,
+        "capture": engine.capture,
+        "recording": engine.step,
+    }
     yield Finding(
         check="shapes_missing",
         category=data.key,
-        title=MESSAGES("title.shapes", share_pct=share_pct),
+        **texts_of(MESSAGES, values, suffix="shapes"),
         evidence={
             "gpu_time_ms": time_ms,
             "gpu_time_pct": share_pct,
             "graph_launches": launches.height,
         },
-        issue=MESSAGES(
-            "issue.shapes", time_ms=time_ms, share_pct=share_pct, launches=launches.height
-        ),
         algorithmic=(),
-        kernel=MESSAGES("kernel.shapes", engine=engine.name, capture=engine.capture),
-        hypothesis=MESSAGES("hypothesis.shapes"),
-        verify=MESSAGES("verify.shapes"),
-        capture=MESSAGES(
-            "capture.shapes", engine=engine.name, capture=engine.capture, recording=engine.step
-        ),
         priority_local=priority,
         priority=priority,
         leads=leads,
@@ -78,26 +77,18 @@ def coverage_gap(data: CategoryData) -> Iterator[Finding]:
         return
     unmatched = pl.col(C.time_ms) * (1 - pl.col(C.coverage_pct) / 100)
     missing_ms = float(gaps.select(unmatched.sum()).item())
+    values = {"time_ms": missing_ms, "of": launches.height, "states": [*_states(gaps)]}
     yield Finding(
         check="coverage_gap",
         category=data.key,
-        title=MESSAGES("title.coverage"),
+        **texts_of(MESSAGES, values, suffix="coverage"),
         evidence={
             "gpu_time_ms": missing_ms,
             "gpu_time_pct": impact.share_pct(missing_ms, _gpu_time_ms(data)),
             "graph_launches": gaps.height,
         },
-        issue=MESSAGES(
-            "issue.coverage",
-            time_ms=missing_ms,
-            of=launches.height,
-            states=[*_states(gaps)],
-        ),
         algorithmic=(),
-        kernel=MESSAGES("kernel.coverage"),
-        hypothesis=MESSAGES("hypothesis.coverage"),
         verify=MESSAGES("verify.shapes"),
-        capture=MESSAGES("capture.coverage"),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
     )
@@ -228,19 +219,13 @@ def _finding(
     gaps: int,
     **values: object,
 ) -> Finding:
+    found = {"idle_ms": idle_ms, "share_pct": share_pct, "gaps": gaps}
     return Finding(
         check=check,
         category=data.key,
-        title=MESSAGES(f"title.{key}"),
+        **texts_of(MESSAGES, {**found, **values}, suffix=key),
         evidence={"idle_ms": idle_ms, "step_pct": share_pct, "gaps": gaps},
-        issue=MESSAGES.pick(
-            f"issue.{key}", {"idle_ms": idle_ms, "share_pct": share_pct, "gaps": gaps, **values}
-        ),
-        algorithmic=MESSAGES(f"algorithmic.{key}"),
-        kernel=MESSAGES(f"kernel.{key}"),
-        hypothesis=MESSAGES(f"hypothesis.{key}"),
         caveat=MESSAGES("caveat.idle"),
-        verify=MESSAGES(f"verify.{key}"),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
         time_pool=IDLE_POOL,
