@@ -13,8 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from jarvis.capture.files import Capture, read_captures
-from jarvis.capture.matching import Match, Matcher
-from jarvis.capture.replays import replays
+from jarvis.capture.matching import Match, Matcher, replays
 from jarvis.capture.windows import Template
 from jarvis.schemas.names import C
 from jarvis.trace import Trace

@@ -20,7 +20,7 @@ from jarvis.perf_report.communication_names import (
 from jarvis.perf_report.intervals import END, covered_until, microseconds
 from jarvis.perf_report.timeline.steps import during
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, GpuWork
-from jarvis.schemas import columns
+from jarvis.schemas import dtypes
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.tables import COMMUNICATION as ARGUMENTS
@@ -71,7 +71,7 @@ def collectives(trace: Trace, work: GpuWork, steps: pl.DataFrame) -> pl.DataFram
     """
     kernels = _kernels(work)
     if kernels.is_empty():  # most traces: spare them the search in host calls
-        return pl.DataFrame(schema={c.name: c.dtype for c in columns("collectives")})
+        return pl.DataFrame(schema=dtypes("collectives"))
     rows = kernels.join(trace.kernel_arguments(kernels[C.uid]), on=C.uid, how="left")
     rows = _with_recorded_arguments(with_launches(trace, rows.sort(C.uid)))
     rows = _with_kinds(rows).with_columns(

@@ -46,6 +46,7 @@ __all__ = [
     "column",
     "columns",
     "conform",
+    "dtypes",
     "label",
     "labeled",
     "schemas_markdown",
@@ -119,6 +120,11 @@ def column(table: str, name: str) -> Column:
             parameter = name.removeprefix(PARAM_PREFIX)
             return text(name, f"param: {parameter}", candidate.meaning)
     raise MissingTableError(f"{table}.{name}", "the table has no such column")
+
+
+def dtypes(table: str) -> dict[str, pl.DataType]:
+    """Return the dtypes of the columns of a table by name."""
+    return {column.name: column.dtype for column in columns(table)}
 
 
 def label(table: str, name: str) -> str:

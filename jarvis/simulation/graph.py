@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from jarvis.core.arrays import Bools, Int32s, Int64s
 from jarvis.schemas.names import C
 from jarvis.simulation import waits
-from jarvis.simulation.edges import Edges, Kind, Kinds
+from jarvis.simulation.edges import LONG_LAUNCH, US, Constants, Edges, Kind, Kinds, launch_constants
 from jarvis.simulation.events import Recording, read_events
 from jarvis.simulation.host_chain import predecessors
 from jarvis.simulation.waits import streams
-from jarvis.simulation.weights import LONG_LAUNCH, US, Constants, launch_constants
 from jarvis.trace import Trace
 
 DISTANT_NS = 1_000 * US

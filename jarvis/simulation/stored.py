@@ -10,10 +10,9 @@ from jarvis.perf_report.timeline import host_spans
 from jarvis.perf_report.timeline.host_spans import HostActivity, host_activity, with_threads
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
-from jarvis.simulation.edges import Kind
+from jarvis.simulation.edges import Constants, Kind
 from jarvis.simulation.graph import Counts, CycleError, Graph, build_graph
 from jarvis.simulation.quality import Grade, Quality, quality
-from jarvis.simulation.weights import Constants
 from jarvis.trace import Trace
 
 MAX_SPANS = 200_000

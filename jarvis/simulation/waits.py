@@ -7,8 +7,8 @@ import numpy as np
 
 from jarvis.core.arrays import Bools, Int64s
 from jarvis.schemas.names import C
+from jarvis.simulation.edges import US, Constants, sample_percentile
 from jarvis.simulation.events import Calls, GpuEvents, Recording, runs
-from jarvis.simulation.weights import US, Constants, sample_percentile
 
 QUEUED_NS = 2 * US
 """An event that starts within the usual gap and this time was queued behind its predecessor."""

@@ -11,7 +11,7 @@ from jarvis.perf_report import PerfReport, launchers
 from jarvis.perf_report.calls import HostCalls, host_calls
 from jarvis.perf_report.timeline import gpu
 from jarvis.perf_report.work import KIND, TRACELENS_KIND, GpuWork, gpu_work
-from jarvis.schemas import columns, conform
+from jarvis.schemas import conform, dtypes
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.tracelens import call_stacks, coll_analysis, kernel_summary, ops_sheets, overlap, sheets
@@ -94,7 +94,7 @@ class TraceLensReport(PerfReport):
     def diff_stats(self) -> pl.DataFrame:
         """The sheet ``diff_stats``; without rows if there is no compared trace."""
         if self._trace_diff is None:
-            return pl.DataFrame(schema={c.name: c.dtype for c in columns("diff_stats")})
+            return pl.DataFrame(schema=dtypes("diff_stats"))
         return conform(self._trace_diff.diff_stats(), "diff_stats")
 
     @cached_property
