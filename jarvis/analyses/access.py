@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from jarvis.core.expressions import first_of
 from jarvis.core.literals import parse_literal, parse_tuple
 from jarvis.perf_models.dtypes import bytes_per_element
 from jarvis.schemas.names import C
@@ -169,10 +170,8 @@ def _run_bytes(name: str, dims: str | None, strides: str | None, types: str | No
 
 def _by_order(text: str) -> pl.Expr:
     run_bytes = pl.col("run_bytes")
-    return (
-        pl.when(run_bytes == 0)
-        .then(pl.lit(MESSAGES.id(f"{text}.transposed")))
-        .when(run_bytes >= VECTOR_BYTES)
-        .then(pl.lit(MESSAGES.id(f"{text}.rows")))
-        .otherwise(pl.lit(MESSAGES.id(f"{text}.gaps")))
+    tests = {"transposed": run_bytes == 0, "rows": run_bytes >= VECTOR_BYTES}
+    return first_of(
+        {MESSAGES.id(f"{text}.{order}"): test for order, test in tests.items()},
+        MESSAGES.id(f"{text}.gaps"),
     )

@@ -10,6 +10,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses import call_times, kernel_names
+from jarvis.core.expressions import first_of
 from jarvis.findings import OpRef
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import KERNEL_FLOOR_US as KERNEL_FLOOR_US
@@ -127,13 +128,12 @@ def likely_bound() -> pl.Expr:
     """Return ``compute``, ``memory`` or ``mixed``: the bound, or an estimate from FLOPs/byte
     without known hardware; null without either."""
     intensity = pl.col(C.flops_per_byte)
-    by_intensity = (
-        pl.when(intensity >= LIKELY_COMPUTE)
-        .then(pl.lit("compute"))
-        .when(intensity >= LIKELY_MEMORY)
-        .then(pl.lit("mixed"))
-        .when(intensity.is_not_null())
-        .then(pl.lit("memory"))
+    by_intensity = first_of(
+        {
+            "compute": intensity >= LIKELY_COMPUTE,
+            "mixed": intensity >= LIKELY_MEMORY,
+            "memory": intensity.is_not_null(),
+        }
     )
     return pl.coalesce(C.bound, by_intensity)
 

@@ -5,6 +5,7 @@ import orjson
 import polars as pl
 
 from jarvis.core.dtypes import DTYPES, find_dtype
+from jarvis.core.expressions import first_of
 from jarvis.perf_report.communication_calls import with_launches
 from jarvis.perf_report.communication_names import (
     LOCAL,
@@ -108,11 +109,7 @@ def _with_recorded_arguments(rows: pl.DataFrame) -> pl.DataFrame:
     is_of_host = ~is_of_kernel & pl.col(f"host_{C.collective}").is_not_null()
     own = {field.column for field in RECORDED_COLLECTIVE} - {field.column for field in ARGUMENTS}
     return rows.with_columns(
-        pl.when(is_of_kernel)
-        .then(pl.lit(KERNEL))
-        .when(is_of_host)
-        .then(pl.lit(HOST))
-        .alias(C.args_source),
+        first_of({KERNEL: is_of_kernel, HOST: is_of_host}).alias(C.args_source),
         *(
             pl.when(is_of_host if column in own else pl.col(column).is_null())
             .then(_as_text(f"host_{column}", dtype))
@@ -141,12 +138,9 @@ def _with_kinds(rows: pl.DataFrame) -> pl.DataFrame:
     named = pl.coalesce(by_host, by_kernel)
     return rows.with_columns(by_name(name, library_of).alias(C.library)).with_columns(
         pl.coalesce(by_record, named, pl.lit(UNKNOWN)).alias(C.kind),
-        pl.when(by_record.is_not_null())
-        .then(pl.lit(FROM_ARGUMENTS))
-        .when(by_host.is_not_null())
-        .then(pl.lit(FROM_HOST))
-        .otherwise(pl.lit(FROM_NAME))
-        .alias(C.kind_source),
+        first_of(
+            {FROM_ARGUMENTS: by_record.is_not_null(), FROM_HOST: by_host.is_not_null()}, FROM_NAME
+        ).alias(C.kind_source),
         by_name(name, _also_computes).is_not_null().alias(C.also_computes),
         pl.coalesce(pl.col(C.collective), named.replace(_RECORDED_NAMES)).alias(C.collective),
         pl.coalesce(pl.col(C.dtype), by_name(pl.col("host_type"), _scalar_type)).alias(C.dtype),

@@ -28,6 +28,7 @@ from jarvis.analyses.operations import (
     parameters,
 )
 from jarvis.core.dtypes import element_bytes
+from jarvis.core.expressions import first_of
 from jarvis.core.literals import parse_literal
 from jarvis.findings import Finding, texts_of
 from jarvis.schemas.columns import count, number, text
@@ -362,15 +363,13 @@ def _norm_advice(layout: str | None, *, is_backward: bool) -> str:
 
 def _pattern() -> pl.Expr:
     is_batch_norm = pl.col("norm_type") == BATCH_NORM
-    return (
-        pl.when(is_batch_norm & (pl.col("mode") == INFERENCE))
-        .then(pl.lit(INFERENCE))
-        .when(is_batch_norm)
-        .then(pl.lit(TRAINING))
-        .when(~pl.col(C.is_launch_bound) & pl.col("norm_type").is_in(GROUPED))
-        .then(pl.lit("groups"))
-        .alias(PATTERN)
-    )
+    return first_of(
+        {
+            INFERENCE: is_batch_norm & (pl.col("mode") == INFERENCE),
+            TRAINING: is_batch_norm,
+            "groups": ~pl.col(C.is_launch_bound) & pl.col("norm_type").is_in(GROUPED),
+        }
+    ).alias(PATTERN)
 
 
 def _share_note(share_pct: float) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.core.arrays import Bools, Int64s
+from jarvis.core.expressions import first_of
 from jarvis.perf_report.call_tree.frames import NONE, Marked
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.calls import HostCalls
@@ -83,11 +84,10 @@ def _named(steps: Marked, places: Int64s, host_calls: HostCalls) -> pl.DataFrame
             "scope",
             **{
                 C.name: name,
-                C.kind: pl.when(category == CPU_OP)
-                .then(pl.lit(OPERATOR))
-                .when(name.str.starts_with(MODULE_PREFIX))
-                .then(pl.lit(MODULE))
-                .otherwise(pl.lit(FUNCTION)),
+                C.kind: first_of(
+                    {OPERATOR: category == CPU_OP, MODULE: name.str.starts_with(MODULE_PREFIX)},
+                    FUNCTION,
+                ),
             },
         )
     )

@@ -4,6 +4,7 @@ from dataclasses import fields
 
 import polars as pl
 
+from jarvis.core.expressions import first_of
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import step_annotation
 from jarvis.perf_models.step_annotation import VLLM, EngineStep, StepKind
@@ -243,14 +244,14 @@ def _timed(
 
 def _launch_mode() -> pl.Expr:
     launches = pl.col(C.graph_launches)
-    return (
-        pl.when(launches.is_null())
-        .then(None)
-        .when(launches == 0)
-        .then(pl.lit("eager"))
-        .when(pl.col("replayed_share") < MIN_GRAPH_SHARE)
-        .then(pl.lit("mixed"))
-        .otherwise(pl.when(launches == 1).then(pl.lit("graph")).otherwise(pl.lit("piecewise")))
+    return first_of(
+        {
+            None: launches.is_null(),
+            "eager": launches == 0,
+            "mixed": pl.col("replayed_share") < MIN_GRAPH_SHARE,
+            "graph": launches == 1,
+        },
+        "piecewise",
     )
 
 
