@@ -15,6 +15,7 @@ import polars as pl
 from jarvis.capture.files import Capture, read_captures
 from jarvis.capture.matching import Match, Matcher, replays
 from jarvis.capture.windows import Template
+from jarvis.perf_report.intervals import END
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.links import CAPTURE_ROOT
@@ -208,7 +209,7 @@ def _last_ns(trace: Trace) -> int:
         *(trace.cpu_ops, trace.runtime, trace.python_functions),
         *(trace.gpu_events, trace.annotations),
     )
-    ends = (table.select((pl.col(C.ts_ns) + pl.col(C.dur_ns)).max()).item() for table in tables)
+    ends = (table.select(END.max()).item() for table in tables)
     return max((end for end in ends if end is not None), default=0)
 
 

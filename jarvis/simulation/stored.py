@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from jarvis.perf_report.intervals import END
 from jarvis.perf_report.timeline import host_spans
 from jarvis.perf_report.timeline.host_spans import HostActivity, host_activity, with_threads
 from jarvis.schemas import conform
@@ -178,6 +179,6 @@ def _calls(events: pl.DataFrame, activity: HostActivity, cause: str) -> pl.DataF
             pl.lit(cause).alias(C.cause),
             C.thread,
             pl.col(C.ts_ns).alias(C.start_ns),
-            (pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns),
+            END.alias(C.end_ns),
         )
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from jarvis.perf_report.intervals import END
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds
 from jarvis.trace import Trace
@@ -73,9 +74,7 @@ def _span_ms(events: pl.DataFrame) -> float:
     timed = events.drop_nulls([C.ts_ns, C.dur_ns])
     if timed.is_empty():
         return 0.0
-    first, last = timed.select(
-        first=pl.col(C.ts_ns).min(), last=(pl.col(C.ts_ns) + pl.col(C.dur_ns)).max()
-    ).row(0)
+    first, last = timed.select(first=pl.col(C.ts_ns).min(), last=END.max()).row(0)
     return (int(last) - int(first)) / 1e6
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis.perf_report import intervals
+from jarvis.perf_report.intervals import END
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.links import GRAPH_LAUNCHES
@@ -95,8 +96,7 @@ def host_activity(trace: Trace) -> HostActivity:
     }
     by_activity = {activity: pl.concat(calls) for activity, calls in parts.items()}
     recorded = pl.concat(
-        events.select(C.ts_ns, (pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns))
-        for events in (trace.runtime, trace.cpu_ops)
+        events.select(C.ts_ns, END.alias(C.end_ns)) for events in (trace.runtime, trace.cpu_ops)
     )
     return HostActivity(
         threads=threads,
@@ -223,8 +223,4 @@ def _calls(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     timed = events.select(C.uid, C.ts_ns, C.dur_ns, C.name, *THREAD_KEY).drop_nulls(
         [C.ts_ns, C.dur_ns]
     )
-    return (
-        with_threads(timed, threads)
-        .with_columns((pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns))
-        .select(_CALL)
-    )
+    return with_threads(timed, threads).with_columns(END.alias(C.end_ns)).select(_CALL)

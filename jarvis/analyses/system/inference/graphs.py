@@ -13,6 +13,7 @@ from jarvis.capture.alignment import MERGED_COVERAGE
 from jarvis.capture.engines import engine_of
 from jarvis.capture.tables import NO_CAPTURES, REPLAYED_PCT
 from jarvis.findings import IDLE_POOL, Finding, Priority, texts_of
+from jarvis.perf_report.intervals import END
 from jarvis.perf_report.timeline.step_gaps import Place
 from jarvis.preconditions import COMPILED_KERNEL
 from jarvis.schemas.names import C
@@ -122,7 +123,7 @@ def piecewise_breaks(data: CategoryData) -> Iterator[Finding]:
     Threshold: {GAPS_PCT}%.
     """
     events = step_events(data)
-    start, end = pl.col(C.ts_ns).min(), (pl.col(C.ts_ns) + pl.col(C.dur_ns)).max()
+    start, end = pl.col(C.ts_ns).min(), END.max()
     graphs = (
         events.drop_nulls(C.graph_launch_uid)
         .group_by(C.step, C.graph_launch_uid)
@@ -181,9 +182,7 @@ def steps_without_graph(data: CategoryData) -> Iterator[Finding]:
         ),
         on=C.step,
     )
-    within = spans.group_by(C.step).agg(
-        from_ns=pl.col(C.ts_ns).min(), to_ns=(pl.col(C.ts_ns) + pl.col(C.dur_ns)).max()
-    )
+    within = spans.group_by(C.step).agg(from_ns=pl.col(C.ts_ns).min(), to_ns=END.max())
     gaps = _gaps(data, within)
     idle_ms = time_ms(gaps)
     share_pct = impact.share_pct(idle_ms, float(steps[C.step_time_ms].sum()))
