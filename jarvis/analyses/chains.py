@@ -10,7 +10,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses.operations import KERNEL_FLOOR_US
-from jarvis.findings import EvidenceValue, Impact
+from jarvis.findings import EvidenceValue, Impact, Priority
 from jarvis.hardware import HardwareSpec
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, to_text
@@ -352,6 +352,20 @@ class Chain:
         if not self.gain:
             return {}
         return {"traffic_mb": self.row[C.step_bytes] / 1e6, fused: self.row[C.fused_bytes] / 1e6}
+
+    @property
+    def priority(self) -> Priority:
+        """Return the priority of a finding on the chain."""
+        gain = self.gain
+        return impact.final_priority(
+            is_top_operation=False,
+            compute_pct=self.compute_pct,
+            category_pct=self.compute_pct,
+            efficiency_pct=gain.efficiency_pct if gain else None,
+            saved_compute_pct=gain.compute_pct.mid if gain else None,
+            saved_ms=gain.saved_ms.mid if gain else None,
+            is_pattern=True,
+        )
 
     @property
     def is_worth_fusing(self) -> bool:

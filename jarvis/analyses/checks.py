@@ -316,10 +316,26 @@ def _card(
     heaviest = good.sort(C.kernel_time_us, C.uid, descending=[True, False]).row(0, named=True)
     arguments = heaviest["arguments"]
     is_usual = not (good[C.pct_roofline] >= data.target_pct).all()
+    values = {
+        "calls": whole.calls,
+        "category": data.title,
+        "time_ms": whole.time_ms,
+        "compute_pct": whole.compute_pct,
+        "good_pct": good_pct,
+        "target_pct": data.target_pct,
+        "usual": NOTHING_TO_FIX("usual") if is_usual else None,
+        "efficiency_pct": efficiency,
+        "rest_pct": max(0.0, impact.FULL_PCT - efficiency),
+        "name": heaviest[C.name],
+        "of_arguments": NOTHING_TO_FIX("of_arguments", arguments=arguments) if arguments else None,
+    }
+    of_heaviest = {**values, "calls": heaviest[C.operation_count]}
+    texts = texts_of(NOTHING_TO_FIX, values)
+    texts["algorithmic"] = NOTHING_TO_FIX.pick("algorithmic", of_heaviest)
     return Finding(
         check=CHECK,
         category=data.key,
-        title=NOTHING_TO_FIX("title", category=data.title),
+        **texts,
         operations=whole.operations,
         evidence={
             "gpu_time_ms": whole.time_ms,
@@ -329,29 +345,8 @@ def _card(
             "target_pct": data.target_pct,
             "calls": whole.calls,
         },
-        issue=NOTHING_TO_FIX(
-            "issue",
-            calls=whole.calls,
-            category=data.title,
-            time_ms=whole.time_ms,
-            compute_pct=whole.compute_pct,
-            good_pct=good_pct,
-            target_pct=data.target_pct,
-            usual=NOTHING_TO_FIX("usual") if is_usual else None,
-            efficiency_pct=efficiency,
-        ),
-        algorithmic=NOTHING_TO_FIX(
-            "algorithmic",
-            name=heaviest[C.name],
-            of_arguments=NOTHING_TO_FIX("of_arguments", arguments=arguments) if arguments else None,
-            calls=heaviest[C.operation_count],
-        ),
-        kernel=NOTHING_TO_FIX(
-            "kernel", rest_pct=max(0.0, impact.FULL_PCT - efficiency), time_ms=whole.time_ms
-        ),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
-        verify=NOTHING_TO_FIX("verify", category=data.title, time_ms=whole.time_ms),
     )
 
 

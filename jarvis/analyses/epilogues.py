@@ -82,16 +82,7 @@ def gemm_epilogue(data: CategoryData) -> Iterator[Finding]:
 
 
 def _finding(data: CategoryData, chain: Chain) -> Finding:
-    gain, row = chain.gain, chain.row
-    priority = impact.final_priority(
-        is_top_operation=False,
-        compute_pct=chain.compute_pct,
-        category_pct=chain.compute_pct,
-        efficiency_pct=None,
-        saved_compute_pct=gain.compute_pct.mid if gain else None,
-        saved_ms=gain.saved_ms.mid if gain else None,
-        is_pattern=True,
-    )
+    row = chain.row
     values = {
         "subject": chain.subject,
         "name": chain.name,
@@ -114,7 +105,7 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
     texts = texts_of(MESSAGES, values) | texts_of(MESSAGES, values, suffix=_kind(chain))
     if chain.unknown:
         texts["caveat"] = found.MESSAGES("caveat.unknown", reason=chain.unknown)
-    elif chain.row[C.kept_count]:
+    elif row[C.kept_count]:
         texts["caveat"] += texts_of(MESSAGES, values, suffix="needed")["caveat"]
     return Finding(
         check="gemm_epilogue",
@@ -128,9 +119,9 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
             "confidence": chain.rating,
             **chain.traffic_mb("added_traffic_mb"),
         },
-        priority_local=priority,
-        priority=priority,
-        impact=gain,
+        priority_local=chain.priority,
+        priority=chain.priority,
+        impact=chain.gain,
         shared_uids=chain.uids,
     )
 

@@ -33,7 +33,7 @@ from jarvis.analyses.system.cpu_idle.causes import (
     whole_of,
 )
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
-from jarvis.findings import IDLE_POOL, Finding, Priority, Severity
+from jarvis.findings import IDLE_POOL, Finding, Priority, Severity, texts_of
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.timeline.step_gaps import Place
@@ -113,29 +113,26 @@ def short_kernels(data: CategoryData) -> Iterator[Finding]:
     severity = grade(share, kernels.SHORT_SHARE_PCT)
     if severity is Severity.ACCEPTABLE:
         return
+    values = {
+        "short": kernels.short_kernels(rows).height,
+        "kernels": rows.height,
+        "share_pct": share,
+        "limit_us": kernels.SHORT_KERNEL_US,
+        "mean_us": kernels.mean_us(rows),
+    }
+    texts = texts_of(MESSAGES, values, suffix="short_kernels")
+    if severity is Severity.HIGH:
+        texts["title"] = MESSAGES("title.mostly_short_kernels")
     priority = priority_of(severity).at_most(Priority.MEDIUM)
     yield Finding(
         check="short_kernels",
         category=data.key,
-        title=MESSAGES(
-            "title.mostly_short_kernels" if severity is Severity.HIGH else "title.short_kernels"
-        ),
+        **texts,
         evidence=kernels.evidence(rows),
-        issue=MESSAGES(
-            "issue.short_kernels",
-            short=kernels.short_kernels(rows).height,
-            kernels=rows.height,
-            share_pct=share,
-            limit_us=kernels.SHORT_KERNEL_US,
-            mean_us=kernels.mean_us(rows),
-        ),
-        algorithmic=MESSAGES.texts("algorithmic.short_kernels"),
         kernel=launch_advice(data),
         priority_local=priority,
         priority=priority,
         severity=severity,
-        caveat=MESSAGES("caveat.short_kernels"),
-        verify=MESSAGES("verify.short_kernels"),
         time_pool=IDLE_POOL,
     )
 
