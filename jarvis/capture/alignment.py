@@ -286,6 +286,7 @@ def common_subsequence(
 ) -> list[Pair] | None:
     """Return the positions of a longest common subsequence, as pairs in order.
 
+    Source: E. W. Myers, An O(ND) Difference Algorithm and Its Variations, Algorithmica 1 (1986).
     The time is that of the smaller sequence times the number of insertions and deletions. None if
     more than ``max_edits`` of them are needed.
     """

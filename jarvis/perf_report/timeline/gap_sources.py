@@ -1,4 +1,7 @@
-"""Name where the host is while the GPU idles: Python function, annotation, and copy."""
+"""Name where the host is while the GPU idles: Python function, annotation, and copy.
+
+A span belongs to a gap: ``gap, thread, from_ns, to_ns``, as in ``host_spans``.
+"""
 
 from dataclasses import dataclass
 
