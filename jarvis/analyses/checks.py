@@ -143,7 +143,7 @@ def _doubt_of(
         operations=group.operations,
         evidence=evidence_of(group),
         **texts_of(DOUBTS, values),
-        **texts_of(DOUBTS, suffix=doubt),
+        **texts_of(DOUBTS, values, suffix=doubt),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
     )

@@ -184,7 +184,21 @@ MAX_LAUNCHES, MAX_SAVED_LAUNCHES = 30, 15
 likely reason for the difference."""
 
 
-class Fused(Slower):
+class AtOnePlace(Slower):
+    """Operators at one place, compared as a whole: the sides differ in more than speed."""
+
+    @property
+    def title(self) -> Message:
+        return self._message(f"title.{self.kind}")
+
+    def _algorithmic(self) -> Message:
+        return self._message(f"algorithmic.{self.kind}")
+
+    def _kernel(self) -> Message:
+        return self._message(f"kernel.{self.kind}")
+
+
+class Fused(AtOnePlace):
     """Operators at one place for which the reference launches fewer kernels."""
 
     @property
@@ -196,21 +210,11 @@ class Fused(Slower):
         """Last part of its message keys."""
         return "fused"
 
-    @property
-    def title(self) -> Message:
-        return self._message("title.fused")
-
-    def _algorithmic(self) -> Message:
-        return self._message("algorithmic.fused")
-
-    def _kernel(self) -> Message:
-        return self._message("kernel.fused")
-
     def _hypothesis(self) -> Message:
         return MESSAGES("hypothesis.fused")
 
 
-class OtherType(Slower):
+class OtherType(AtOnePlace):
     """Operators at one place that the reference computes faster in another type."""
 
     @property
@@ -221,16 +225,6 @@ class OtherType(Slower):
     def kind(self) -> str:
         """Last part of its message keys."""
         return "other_type"
-
-    @property
-    def title(self) -> Message:
-        return self._message("title.other_type")
-
-    def _algorithmic(self) -> Message:
-        return self._message("algorithmic.other_type")
-
-    def _kernel(self) -> Message:
-        return self._message("kernel.other_type")
 
     def _hypothesis(self) -> None:
         return None
