@@ -4,7 +4,9 @@ All labels are defined here. Labels of the report sheets are TraceLens's, for co
 tools; column names are ours and contain the unit.
 """
 
-from typing import TypeVar
+from collections.abc import Callable
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -46,6 +48,7 @@ __all__ = [
     "column",
     "columns",
     "conform",
+    "conformed",
     "dtypes",
     "label",
     "labeled",
@@ -153,6 +156,16 @@ def conform(frame: _Frame, table: str) -> _Frame:
         elif not c.optional or c.name in names:
             chosen.append(pl.col(c.name).cast(c.dtype))
     return frame.select(chosen)
+
+
+def conformed(make: Callable[[Any], pl.DataFrame]) -> cached_property[pl.DataFrame]:
+    """Return a cached property that conforms to the schema of its name (decorator of a method)."""
+
+    @wraps(make)
+    def of_schema(self: Any) -> pl.DataFrame:
+        return conform(make(self), make.__name__)
+
+    return cached_property(of_schema)
 
 
 _ABOUT = {
