@@ -5,11 +5,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from operator import attrgetter
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
-from jarvis.text.messages import Message, Text, Value, literal, to_text
+from jarvis.text.messages import Message, MessageTable, Text, Value, literal, to_text
 from jarvis.text.quantities import QUANTITIES, Quantity, name_of, title_of
 
 Tier = Literal["compute", "fusion", "system"]
@@ -273,6 +273,25 @@ class _Data(_Frozen):
 
 TEXTS: tuple[TextName, ...] = get_args(TextName)
 """The fields of a finding that are messages."""
+
+
+def texts_of(
+    table: MessageTable,
+    values: Mapping[str, object] | None = None,
+    *,
+    prefix: str = "",
+    suffix: str = "",
+) -> dict[str, Any]:
+    """Return the texts of a finding by field: the messages of ``table`` under the field's name.
+
+    Args:
+        table: Messages; those of other keys are ignored.
+        values: What the messages may name.
+        prefix, suffix: What the keys begin and end with: ``cache.title``, ``title.padding``.
+    """
+    keys = {name: ".".join(filter(None, (prefix, name, suffix))) for name in TEXTS}
+    made = {name: table.texts(key, **(values or {})) for name, key in keys.items()}
+    return {name: messages for name, messages in made.items() if messages}
 
 
 def shown_evidence(finding: Finding) -> dict[str, float | int | str]:

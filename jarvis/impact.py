@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from jarvis.core.request import DEFAULT_TARGET_PCT
-from jarvis.core.targets import Targets
+from jarvis.core.request import DEFAULT_TARGET_PCT, Targets
 from jarvis.findings import Impact, Priority, Range
 from jarvis.perf_report.efficiency import MEMORY_ONLY
 from jarvis.schemas.names import C

@@ -8,7 +8,7 @@ import pytest
 from jarvis import comparison, schemas
 from jarvis.core.errors import MissingTableError
 from jarvis.hardware import load_hardware
-from jarvis.schemas import captures, ranks, serving, simulation
+from jarvis.schemas import ranks, serving, steps
 from jarvis.tracelens.report import OPTIONAL_TABLES, TABLES, TraceLensReport
 from tests.builders import trace
 
@@ -35,8 +35,8 @@ def test_a_report_keeps_the_schema(name: str, with_hardware: bool) -> None:
 
 
 def test_every_table_of_a_report_has_a_schema_and_the_other_way_round() -> None:
-    others = {"roofline", "trace_health", *captures.TABLES, *serving.TABLES}
-    others |= {*simulation.TABLES, *comparison.TABLES, *ranks.TABLES}
+    others = {"roofline", "trace_health", *serving.CAPTURES, *serving.TABLES}
+    others |= {*steps.SIMULATION, *comparison.TABLES, *ranks.TABLES}
     assert {*TABLES, *OPTIONAL_TABLES} | others == set(schemas.TABLES)
 
 

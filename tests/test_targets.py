@@ -9,8 +9,7 @@ import pytest
 from jarvis import cli
 from jarvis.cli.output import ExitCode
 from jarvis.core.errors import TargetsError
-from jarvis.core.request import AnalysisRequest
-from jarvis.core.targets import Targets
+from jarvis.core.request import AnalysisRequest, Targets
 from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import analyze, at_targets, chosen_options, opened_at, reproject
 from jarvis.reports.figures import category_times, target_words

@@ -5,8 +5,8 @@ from typing import Any
 
 from jarvis import findings
 from jarvis.analyses import load_analyses
-from jarvis.analyses.actions import supported
 from jarvis.analyses.base import CategoryData, Check
+from jarvis.analyses.runner import supported
 from jarvis.findings import TEXTS, Finding
 from jarvis.preconditions import Facts
 from jarvis.text.messages import to_text

@@ -16,8 +16,9 @@ from jarvis.analyses.operations import (
     message_column,
     parameter,
 )
+from jarvis.core.expressions import first_of
 from jarvis.core.literals import parse_literal
-from jarvis.findings import Finding, Priority
+from jarvis.findings import Finding, Priority, texts_of
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
@@ -186,11 +187,12 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
             mask_note=_if(has_mask, "mask"),
         )
         .with_columns(
-            pl.when(pl.col("heads_kv") < pl.col("heads_q"))
-            .then(pl.lit("GQA"))
-            .when(pl.col("heads_q").is_not_null())
-            .then(pl.lit("MHA"))
-            .alias(C.attention_pattern),
+            first_of(
+                {
+                    "GQA": pl.col("heads_kv") < pl.col("heads_q"),
+                    "MHA": pl.col("heads_q").is_not_null(),
+                }
+            ).alias(C.attention_pattern),
             pattern=pl.when(
                 pl.col(C.op_category).str.starts_with("SSM") | lower.str.contains(STATE_SPACE_NAMES)
             )
@@ -202,17 +204,15 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         )
         .with_columns(
             head_note=message_column(MESSAGES, _heads(), "gqa_ratio", "heads_kv", C.head_dim),
-            mixing=pl.when(pl.col(C.ctx_tokens) == 0)
-            .then(pl.lit(MESSAGES.id("only_decode")))
-            .otherwise(pl.lit(MESSAGES.id("mixed"))),
-            measured=pl.when(pl.col("tokens").is_null())
-            .then(pl.lit(MESSAGES.id("lengths")))
-            .otherwise(pl.lit(MESSAGES.id("counters"))),
+            mixing=first_of(
+                {MESSAGES.id("only_decode"): pl.col(C.ctx_tokens) == 0}, MESSAGES.id("mixed")
+            ),
+            measured=first_of(
+                {MESSAGES.id("lengths"): pl.col("tokens").is_null()}, MESSAGES.id("counters")
+            ),
             workload_note=message_column(
                 MESSAGES,
-                pl.when(pl.col("tokens").is_null())
-                .then(pl.lit("phases.unknown"))
-                .otherwise(pl.lit("phases")),
+                first_of({"phases.unknown": pl.col("tokens").is_null()}, "phases"),
                 C.ctx_tokens,
                 "tokens",
             ),
@@ -222,7 +222,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
 
 def _if(holds: pl.Expr | pl.Series, key: str) -> pl.Expr:
     """Return the id of a message where a condition holds, an empty one elsewhere."""
-    return pl.when(holds).then(pl.lit(MESSAGES.id(key))).otherwise(pl.lit(""))
+    return first_of({MESSAGES.id(key): holds}, "")
 
 
 def _has_mask(input_dims: str | None) -> bool:
@@ -241,36 +241,28 @@ def profile_type(ctx_ratio: float) -> str:
 def _pattern() -> pl.Expr:
     share = pl.col(C.ctx_ratio)
     longest = pl.max_horizontal(C.n_q, C.n_kv)
-    pattern = (
-        pl.when(share > PREFILL_SHARE)
-        .then(pl.lit("prefill heavy"))
-        .when(share < DECODE_SHARE)
-        .then(pl.lit("decode heavy"))
-        .when(share.is_not_null())
-        .then(pl.lit("mixed prefill and decode"))
-        .when(pl.col(C.op_category).str.ends_with("_bwd"))
-        .then(pl.lit("backward"))
-        .when(pl.col(C.n_q) * DECODE_RATIO <= pl.col(C.n_kv))
-        .then(None)
+    return first_of(
+        {
+            "prefill heavy": share > PREFILL_SHARE,
+            "decode heavy": share < DECODE_SHARE,
+            "mixed prefill and decode": share.is_not_null(),
+            "backward": pl.col(C.op_category).str.ends_with("_bwd"),
+            None: pl.col(C.n_q) * DECODE_RATIO <= pl.col(C.n_kv),
+            **{band.pattern: longest >= band.at_least for band in reversed(BANDS)},
+        }
     )
-    for band in BANDS:
-        is_below = pl.lit(value=True) if band.below is None else longest < band.below
-        pattern = pattern.when((longest >= band.at_least) & is_below).then(pl.lit(band.pattern))
-    return pattern.otherwise(None)
 
 
 def _heads() -> pl.Expr:
     """Return the key of the note on heads: shared key/value heads or a large head dimension."""
-    is_shared = (pl.col("gqa_ratio") > 1).fill_null(value=False)
-    is_long = (pl.col(C.head_dim) > LARGE_HEAD_DIM).fill_null(value=False)
-    return (
-        pl.when(is_shared & is_long)
-        .then(pl.lit("heads.shared_and_long"))
-        .when(is_shared)
-        .then(pl.lit("heads.shared"))
-        .when(is_long)
-        .then(pl.lit("heads.long"))
-        .otherwise(pl.lit("heads.usual"))
+    is_shared, is_long = pl.col("gqa_ratio") > 1, pl.col(C.head_dim) > LARGE_HEAD_DIM
+    return first_of(
+        {
+            "heads.shared_and_long": is_shared & is_long,
+            "heads.shared": is_shared,
+            "heads.long": is_long,
+        },
+        "heads.usual",
     )
 
 
@@ -307,7 +299,7 @@ def _cache_finding(
     return Finding(
         check="cache_writes",
         category=data.key,
-        title=MESSAGES.pick("cache.title", values),
+        **texts_of(MESSAGES, values, prefix="cache"),
         operations=group.operations,
         evidence={
             "cache_write_ms": cache_ms,
@@ -315,12 +307,7 @@ def _cache_finding(
             "gpu_time_ms": group.time_ms,
             "calls": group.calls,
         },
-        issue=MESSAGES.pick("cache.issue", values),
-        algorithmic=MESSAGES.pick("cache.algorithmic", values),
-        kernel=MESSAGES.pick("cache.kernel", values),
         priority_local=priority,
         priority=priority,
         impact=impact.bounded_impact(cache_ms, cache_ms - usual_ms, **data.bases),
-        verify=MESSAGES.pick("cache.verify", values),
-        capture=MESSAGES.pick("cache.capture", values),
     )

@@ -19,7 +19,7 @@ from jarvis.analyses.operations import (
     OperationGroup,
     groups,
 )
-from jarvis.findings import Finding, Priority
+from jarvis.findings import Finding, Priority, texts_of
 from jarvis.schemas import NUMBER, Column
 from jarvis.schemas.columns import text
 from jarvis.schemas.names import C
@@ -283,7 +283,8 @@ def _low_baseline(
     return Finding(
         check="low_baseline",
         category=data.key,
-        title=LOW_BASELINE.pick("title", values),
+        **texts_of(LOW_BASELINE, values),
+        **texts_of(LOW_BASELINE, values, suffix=why),
         operations=group.operations,
         evidence={
             "gpu_time_ms": group.time_ms,
@@ -296,15 +297,8 @@ def _low_baseline(
             "contiguous_pct": baseline.contiguous_pct,
             "operators": ", ".join(map(quoted, names)),
         },
-        issue=LOW_BASELINE.pick("issue", values),
-        algorithmic=LOW_BASELINE.pick(f"algorithmic.{why}", values),
-        kernel=LOW_BASELINE.pick(f"kernel.{why}", values),
         priority_local=priority,
         priority=priority,
-        hypothesis=LOW_BASELINE.texts(f"hypothesis.{why}", **values),
-        caveat=LOW_BASELINE("caveat"),
-        verify=LOW_BASELINE.pick("verify", values),
-        capture=LOW_BASELINE("capture"),
     )
 
 

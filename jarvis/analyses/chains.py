@@ -10,7 +10,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses.operations import KERNEL_FLOOR_US
-from jarvis.findings import Impact
+from jarvis.findings import EvidenceValue, Impact, Priority
 from jarvis.hardware import HardwareSpec
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, to_text
@@ -334,6 +334,38 @@ class Chain:
         """Return each step with its time."""
         steps = [MESSAGES("step", name=name, time_ms=time_ms) for name, time_ms in self.step_times]
         return MESSAGES("steps", steps=steps)
+
+    @property
+    def evidence(self) -> dict[str, EvidenceValue]:
+        """Return time, kernels and steps as evidence of a finding."""
+        return {
+            "gpu_time_ms": self.time_ms,
+            "compute_pct": self.compute_pct,
+            "instances": self.instances,
+            "kernels": self.kernels,
+            "steps": self.timed_steps,
+        }
+
+    def traffic_mb(self, fused: str) -> dict[str, float]:
+        """Return the traffic now, and with a fused kernel under the name ``fused``, in MB; nothing
+        without a gain."""
+        if not self.gain:
+            return {}
+        return {"traffic_mb": self.row[C.step_bytes] / 1e6, fused: self.row[C.fused_bytes] / 1e6}
+
+    @property
+    def priority(self) -> Priority:
+        """Return the priority of a finding on the chain."""
+        gain = self.gain
+        return impact.final_priority(
+            is_top_operation=False,
+            compute_pct=self.compute_pct,
+            category_pct=self.compute_pct,
+            efficiency_pct=gain.efficiency_pct if gain else None,
+            saved_compute_pct=gain.compute_pct.mid if gain else None,
+            saved_ms=gain.saved_ms.mid if gain else None,
+            is_pattern=True,
+        )
 
     @property
     def is_worth_fusing(self) -> bool:

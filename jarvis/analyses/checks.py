@@ -11,7 +11,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.inefficiency import evidence_of, expectation, low_efficiency, opportunity
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups, weighted_efficiency
 from jarvis.analyses.small_calls import many_small_calls
-from jarvis.findings import Finding, OpRef, Priority
+from jarvis.findings import Finding, OpRef, Priority, texts_of
 from jarvis.perf_report.populations import MIN_CALLS as MIN_CALLS
 from jarvis.perf_report.populations import MIN_GAP_US as MIN_GAP_US
 from jarvis.perf_report.populations import MIN_RATIO as MIN_RATIO
@@ -140,17 +140,12 @@ def _doubt_of(
     return Finding(
         check="above_peak",
         category=data.key,
-        title=DOUBTS.pick(f"title.{doubt}", values),
         operations=group.operations,
         evidence=evidence_of(group),
-        issue=DOUBTS.pick("issue", values),
-        algorithmic=DOUBTS.pick("algorithmic", values),
-        kernel=DOUBTS.pick("kernel", values),
+        **texts_of(DOUBTS, values),
+        **texts_of(DOUBTS, values, suffix=doubt),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
-        caveat=DOUBTS(f"caveat.{doubt}"),
-        verify=DOUBTS.pick("verify", values),
-        capture=DOUBTS.pick("capture", values),
     )
 
 
@@ -188,7 +183,7 @@ def high_variance(data: CategoryData) -> Iterator[Finding]:
 
 
 def _unsteady(data: CategoryData, row: dict[str, Any]) -> Finding:
-    arguments, kind = row["arguments"], ".groups" if row[C.populations] else ""
+    arguments, kind = row["arguments"], "groups" if row[C.populations] else ""
     values = {
         "name": row[C.name],
         "calls": row[C.operation_count],
@@ -198,13 +193,14 @@ def _unsteady(data: CategoryData, row: dict[str, Any]) -> Finding:
         "groups": tuple(_call_groups(row[C.populations] or ())),
         "other_streams": VARIANCE("other_streams"),
     }
+    texts = texts_of(VARIANCE, values, suffix=kind)
+    if row["usual_groups"] == 1:
+        texts |= texts_of(VARIANCE, values, suffix="outliers")
     priority = Priority.MEDIUM if row["variation"] > VARIANCE_RATIO else Priority.LOW
     return Finding(
         check="high_variance",
         category=data.key,
-        title=VARIANCE.pick(
-            "title.outliers" if row["usual_groups"] == 1 else f"title{kind}", values
-        ),
+        **texts,
         operations=(
             OpRef.model_validate(
                 {key: row[key] for key in (C.uid, C.name, C.input_dims, C.operation_count)}
@@ -216,14 +212,8 @@ def _unsteady(data: CategoryData, row: dict[str, Any]) -> Finding:
             "std_over_mean": row["variation"],
             "calls": row[C.operation_count],
         },
-        issue=VARIANCE.pick(f"issue{kind}", values),
-        algorithmic=VARIANCE.pick(f"algorithmic{kind}", values),
-        kernel=VARIANCE.pick(f"kernel{kind}", values),
         priority_local=priority,
         priority=priority,
-        caveat=VARIANCE(f"caveat{kind}"),
-        verify=VARIANCE.pick(f"verify{kind}", values),
-        capture=VARIANCE.pick(f"capture{kind}", values),
     )
 
 
@@ -326,10 +316,26 @@ def _card(
     heaviest = good.sort(C.kernel_time_us, C.uid, descending=[True, False]).row(0, named=True)
     arguments = heaviest["arguments"]
     is_usual = not (good[C.pct_roofline] >= data.target_pct).all()
+    values = {
+        "calls": whole.calls,
+        "category": data.title,
+        "time_ms": whole.time_ms,
+        "compute_pct": whole.compute_pct,
+        "good_pct": good_pct,
+        "target_pct": data.target_pct,
+        "usual": NOTHING_TO_FIX("usual") if is_usual else None,
+        "efficiency_pct": efficiency,
+        "rest_pct": max(0.0, impact.FULL_PCT - efficiency),
+        "name": heaviest[C.name],
+        "of_arguments": NOTHING_TO_FIX("of_arguments", arguments=arguments) if arguments else None,
+    }
+    of_heaviest = {**values, "calls": heaviest[C.operation_count]}
+    texts = texts_of(NOTHING_TO_FIX, values)
+    texts["algorithmic"] = NOTHING_TO_FIX.pick("algorithmic", of_heaviest)
     return Finding(
         check=CHECK,
         category=data.key,
-        title=NOTHING_TO_FIX("title", category=data.title),
+        **texts,
         operations=whole.operations,
         evidence={
             "gpu_time_ms": whole.time_ms,
@@ -339,29 +345,8 @@ def _card(
             "target_pct": data.target_pct,
             "calls": whole.calls,
         },
-        issue=NOTHING_TO_FIX(
-            "issue",
-            calls=whole.calls,
-            category=data.title,
-            time_ms=whole.time_ms,
-            compute_pct=whole.compute_pct,
-            good_pct=good_pct,
-            target_pct=data.target_pct,
-            usual=NOTHING_TO_FIX("usual") if is_usual else None,
-            efficiency_pct=efficiency,
-        ),
-        algorithmic=NOTHING_TO_FIX(
-            "algorithmic",
-            name=heaviest[C.name],
-            of_arguments=NOTHING_TO_FIX("of_arguments", arguments=arguments) if arguments else None,
-            calls=heaviest[C.operation_count],
-        ),
-        kernel=NOTHING_TO_FIX(
-            "kernel", rest_pct=max(0.0, impact.FULL_PCT - efficiency), time_ms=whole.time_ms
-        ),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
-        verify=NOTHING_TO_FIX("verify", category=data.title, time_ms=whole.time_ms),
     )
 
 

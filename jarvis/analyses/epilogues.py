@@ -7,9 +7,9 @@ from jarvis.analyses import chains as found
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.chains import OVERLAP_PART, Chain
 from jarvis.analyses.operations import arguments
-from jarvis.findings import EvidenceValue, Finding
+from jarvis.findings import Finding, texts_of
 from jarvis.schemas.names import C
-from jarvis.text.messages import Message, MessageTable, action
+from jarvis.text.messages import MessageTable, action
 
 MESSAGES = MessageTable(
     "epilogues",
@@ -82,16 +82,7 @@ def gemm_epilogue(data: CategoryData) -> Iterator[Finding]:
 
 
 def _finding(data: CategoryData, chain: Chain) -> Finding:
-    gain, row = chain.gain, chain.row
-    priority = impact.final_priority(
-        is_top_operation=False,
-        compute_pct=chain.compute_pct,
-        category_pct=chain.compute_pct,
-        efficiency_pct=None,
-        saved_compute_pct=gain.compute_pct.mid if gain else None,
-        saved_ms=gain.saved_ms.mid if gain else None,
-        is_pattern=True,
-    )
+    row = chain.row
     values = {
         "subject": chain.subject,
         "name": chain.name,
@@ -107,22 +98,30 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
         "product_ms": row[C.product_time_us] / 1000,
         "shapes": arguments(row[C.product_dims], row[C.product_types]),
         "kernel": row[C.product_kernel],
+        "target_pct": data.target_pct,
+        "overlap_pct": impact.FULL_PCT * OVERLAP_PART,
+        "needed": row[C.kept_count],
     }
+    texts = texts_of(MESSAGES, values) | texts_of(MESSAGES, values, suffix=_kind(chain))
+    if chain.unknown:
+        texts["caveat"] = found.MESSAGES("caveat.unknown", reason=chain.unknown)
+    elif row[C.kept_count]:
+        texts["caveat"] += texts_of(MESSAGES, values, suffix="needed")["caveat"]
     return Finding(
         check="gemm_epilogue",
         category=data.key,
-        title=MESSAGES.pick("title", values),
-        evidence=_evidence(chain, MESSAGES.pick("product", values)),
-        issue=MESSAGES.pick("issue", values),
-        algorithmic=MESSAGES.texts(f"algorithmic.{_kind(chain)}", **values),
-        kernel=MESSAGES.pick("kernel", values),
-        priority_local=priority,
-        priority=priority,
-        impact=gain,
-        hypothesis=MESSAGES("hypothesis"),
-        caveat=_caveat(data, chain),
-        verify=MESSAGES.pick("verify", values),
-        capture=MESSAGES("capture"),
+        **texts,
+        evidence={
+            **chain.evidence,
+            "first_product": MESSAGES.pick("product", values),
+            "products_ms": values["product_ms"],
+            "products_needed_elsewhere": row[C.kept_count] or None,
+            "confidence": chain.rating,
+            **chain.traffic_mb("added_traffic_mb"),
+        },
+        priority_local=chain.priority,
+        priority=chain.priority,
+        impact=chain.gain,
         shared_uids=chain.uids,
     )
 
@@ -136,36 +135,3 @@ def _kind(chain: Chain) -> str:
     if first == "add" and chain.reads_little_else:
         return "bias"
     return {"mul": "gate", "add": "sum"}.get(first, "other")
-
-
-def _evidence(chain: Chain, product: Message) -> dict[str, EvidenceValue]:
-    row = chain.row
-    evidence: dict[str, EvidenceValue | None] = {
-        "gpu_time_ms": chain.time_ms,
-        "compute_pct": chain.compute_pct,
-        "instances": chain.instances,
-        "kernels": chain.kernels,
-        "steps": chain.timed_steps,
-        "first_product": product,
-        "products_ms": row[C.product_time_us] / 1000,
-        "products_needed_elsewhere": row[C.kept_count] or None,
-        "confidence": chain.rating,
-    }
-    if chain.gain:
-        evidence |= {
-            "traffic_mb": row[C.step_bytes] / 1e6,
-            "added_traffic_mb": row[C.fused_bytes] / 1e6,
-        }
-    return {label: value for label, value in evidence.items() if value is not None}
-
-
-def _caveat(data: CategoryData, chain: Chain) -> list[Message]:
-    if chain.unknown:
-        return [found.MESSAGES("caveat.unknown", reason=chain.unknown)]
-    caveat = MESSAGES(
-        "caveat",
-        target_pct=data.target_pct,
-        overlap_pct=impact.FULL_PCT * OVERLAP_PART,
-    )
-    needed = chain.row[C.kept_count]
-    return [caveat, MESSAGES("caveat.needed", needed=needed)] if needed else [caveat]

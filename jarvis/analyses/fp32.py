@@ -9,7 +9,7 @@ from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.inefficiency import evidence_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups
-from jarvis.findings import Finding, Impact
+from jarvis.findings import Finding, Impact, texts_of
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
@@ -116,18 +116,12 @@ def _finding(data: CategoryData, group: OperationGroup, peaks: Mapping[str, floa
     return Finding(
         check="fp32_products",
         category=data.key,
-        title=FP32.pick("title", values),
+        **texts_of(FP32, values),
         operations=group.operations,
         evidence=evidence_of(group),
-        issue=FP32.pick("issue", values),
-        algorithmic=FP32.pick("algorithmic", values),
-        kernel=FP32.pick("kernel", values),
         priority_local=priority,
         priority=priority,
         impact=gain,
-        caveat=FP32("caveat"),
-        verify=FP32.pick("verify", values),
-        capture=FP32.pick("capture", values),
     )
 
 

@@ -363,10 +363,11 @@ def _against(usual: Expectation) -> Message:
     return MESSAGES(key, low_pct=usual.low_pct, high_pct=usual.high_pct, scale=scale)
 
 
-def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
-    """Return the numbers of a group; unknown ones are omitted."""
+def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue | None]:
+    """Return the numbers of a group; None for unknown ones."""
     heaviest = group.heaviest
-    evidence: dict[str, EvidenceValue | None] = {
+    rate = group.rate
+    return {
         "gpu_time_ms": group.time_ms,
         "compute_pct": group.compute_pct,
         "category_pct": group.category_pct,
@@ -375,10 +376,7 @@ def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
         "calls": group.calls,
         **_times(group),
         "flops_per_byte": heaviest[C.flops_per_byte],
-    }
-    if rate := group.rate:
-        evidence |= {f"Achieved ({rate[2]})": rate[0], f"Peak ({rate[2]})": rate[1]}
-    evidence |= {
+        **({f"Achieved ({rate[2]})": rate[0], f"Peak ({rate[2]})": rate[1]} if rate else {}),
         "heaviest_call": heaviest["arguments"],
         "main_kernel": quoted(heaviest[C.main_kernel]) if heaviest[C.main_kernel] else None,
         "library": quoted(heaviest["library"]) if heaviest["library"] else None,
@@ -386,7 +384,6 @@ def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
         "model_parts": _parts(group),
         "called_from": heaviest[C.called_from],
     }
-    return {label: value for label, value in evidence.items() if value is not None}
 
 
 def _times(group: OperationGroup) -> dict[str, EvidenceValue]:

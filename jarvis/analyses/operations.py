@@ -10,11 +10,15 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses import call_times, kernel_names
+from jarvis.core.expressions import first_of
 from jarvis.findings import OpRef
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import KERNEL_FLOOR_US as KERNEL_FLOOR_US
 from jarvis.impact import SHORT_CALL_US as SHORT_CALL_US
+from jarvis.perf_report.call_tree.stacks import INSTANCE_NUMBER
 from jarvis.perf_report.calls import ARGUMENTS
+from jarvis.perf_report.communication_names import stages
+from jarvis.perf_report.work import COMPUTE
 from jarvis.schemas import POPULATIONS
 from jarvis.schemas.columns import flag, number, text
 from jarvis.schemas.names import C
@@ -83,6 +87,11 @@ LAUNCH_BOUND_RULE = (
 """When ``LAUNCH_BOUND`` applies, for the documentation."""
 
 
+def module_classes() -> pl.Expr:
+    """Return the classes of the modules around the example call of a row, outermost first."""
+    return pl.col(C.module_path).list.eval(pl.element().str.replace(INSTANCE_NUMBER, ""))
+
+
 def describe(
     rows: pl.DataFrame, top_uids: frozenset[int], hardware: HardwareSpec | None = None
 ) -> pl.DataFrame:
@@ -90,7 +99,7 @@ def describe(
     the GPU; ``pattern`` and ``hypothesis`` are empty."""
     time = pl.col(C.kernel_time_us)
     texts = rows[[C.input_dims, C.input_types]].rows()
-    modules = pl.col(C.module_path).list.eval(pl.element().str.replace(r"_\d+$", ""))
+    modules = module_classes()
     if C.populations not in rows.columns:  # of runs of earlier versions and imported reports
         rows = rows.with_columns(pl.lit(None, dtype=POPULATIONS).alias(C.populations))
     return rows.with_columns(
@@ -119,13 +128,12 @@ def likely_bound() -> pl.Expr:
     """Return ``compute``, ``memory`` or ``mixed``: the bound, or an estimate from FLOPs/byte
     without known hardware; null without either."""
     intensity = pl.col(C.flops_per_byte)
-    by_intensity = (
-        pl.when(intensity >= LIKELY_COMPUTE)
-        .then(pl.lit("compute"))
-        .when(intensity >= LIKELY_MEMORY)
-        .then(pl.lit("mixed"))
-        .when(intensity.is_not_null())
-        .then(pl.lit("memory"))
+    by_intensity = first_of(
+        {
+            "compute": intensity >= LIKELY_COMPUTE,
+            "mixed": intensity >= LIKELY_MEMORY,
+            "memory": intensity.is_not_null(),
+        }
     )
     return pl.coalesce(C.bound, by_intensity)
 
@@ -313,3 +321,22 @@ def groups(
         .collect()
     )
     yield from (OperationGroup(rows[own]) for own in found["row"])
+
+
+def timeline_window(gpu_work: pl.DataFrame) -> pl.DataFrame:
+    """Return the linked GPU events, or all if none is linked, like ``gpu_timeline``."""
+    linked = gpu_work.filter(C.linked)
+    return gpu_work if linked.is_empty() else linked
+
+
+def staging_ms(gpu_work: pl.DataFrame, operations: pl.DataFrame | None) -> float:
+    """Return the time in ms of the copies into and out of the buffers of collectives.
+
+    ``operations`` show which copies FSDP launches.
+    """
+    uids = pl.Series(dtype=pl.Int64)
+    if operations is not None and C.is_in_fsdp in operations.columns:
+        uids = operations.filter(C.is_in_fsdp)[C.uid]
+    in_fsdp = pl.col(C.operation_uid).is_in(uids.implode())
+    is_staging = (pl.col(C.kind) == COMPUTE) & stages(pl.col(C.name), in_fsdp)
+    return int(timeline_window(gpu_work).filter(is_staging)[C.dur_ns].sum()) / 1e6

@@ -10,7 +10,6 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact, savings
-from jarvis.analyses.actions import supported
 from jarvis.analyses.attention_copies import without_removed
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.baseline import Baseline, measure_baseline
@@ -20,16 +19,16 @@ from jarvis.analyses.checks import has_work, nothing_to_fix
 from jarvis.analyses.claims import claim_operations, top_operations
 from jarvis.analyses.operations import describe, weighted_efficiency
 from jarvis.core.errors import MissingTableError
-from jarvis.core.targets import Targets
-from jarvis.findings import AnalysisResult, Finding, Status
+from jarvis.core.request import Targets
+from jarvis.findings import TEXTS, AnalysisResult, Finding, Status, TextName
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report import Totals
 from jarvis.perf_report.unavailable import unavailable_reason
-from jarvis.preconditions import Facts, Tables, replayed_operations
+from jarvis.preconditions import Facts, Subject, Tables, replayed_operations
 from jarvis.schemas.names import C
 from jarvis.simulation.simulation import Simulation
-from jarvis.text.messages import Message, MessageTable
+from jarvis.text.messages import Message, MessageTable, to_text, without
 from jarvis.text.short_names import short_operation_name
 
 DEFAULT_TARGETS = Targets()
@@ -335,3 +334,44 @@ def _failed(analysis: Analysis, error: Exception) -> AnalysisResult:
         error=f"{type(error).__name__}: {error}",
         traceback="".join(traceback.format_exception(error)),
     )
+
+
+MESSAGES = MessageTable(
+    "actions",
+    {
+        "none.algorithmic": "The trace supports no change to the model here.",
+        "none.kernel": "The trace supports no change to the kernels here.",
+    },
+)
+
+REQUIRED: tuple[TextName, ...] = ("algorithmic", "kernel")
+"""Texts that every finding has; one without an action states this."""
+
+
+def supported(finding: Finding, facts: Facts) -> Finding:
+    """Return a finding without the messages, and parts of messages, whose preconditions do not
+    hold.
+
+    A finding without an action on a path states this in one sentence.
+    """
+    subject = subject_of(finding)
+    texts: dict[str, tuple[Message, ...]] = {}
+    for name in TEXTS:
+        before: tuple[Message, ...] = getattr(finding, name)
+        after = [without(each, lambda m: not facts.hold(m.needs, subject)) for each in before]
+        texts[name] = tuple(message for message in after if message is not None)
+        if name in REQUIRED and not to_text(texts[name]):
+            texts[name] = (MESSAGES(f"none.{name}"),)
+    return finding.model_copy(update=texts)
+
+
+def is_no_action(text: tuple[Message, ...]) -> bool:
+    """Return whether the text only says that there is no action on its path."""
+    return any(message.id.startswith(f"{MESSAGES.name}.none.") for message in text)
+
+
+def subject_of(finding: Finding) -> Subject:
+    """Return what the preconditions of a finding's actions are about."""
+    uids = tuple(operation.uid for operation in finding.operations) or finding.shared_uids
+    direction = finding.evidence.get("direction")
+    return Subject(uids, direction if isinstance(direction, str) else None)

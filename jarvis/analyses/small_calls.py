@@ -8,7 +8,7 @@ from jarvis import impact
 from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, SHORT_CALL_US, OperationGroup
-from jarvis.findings import Finding, Priority
+from jarvis.findings import Finding, Priority, texts_of
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable, action
 
@@ -126,7 +126,7 @@ def _small_calls(data: CategoryData, every: OperationGroup, group: OperationGrou
     return Finding(
         check="many_small_calls",
         category=data.key,
-        title=MESSAGES.pick("title", values),
+        **texts_of(MESSAGES, values),
         operations=tuple(each for each in every.operations if each.uid in uids),
         evidence={
             "calls": group.calls,
@@ -135,12 +135,6 @@ def _small_calls(data: CategoryData, every: OperationGroup, group: OperationGrou
             "gpu_time_ms": group.time_ms,
             "compute_pct": group.compute_pct,
         },
-        issue=MESSAGES.pick("issue", values),
-        algorithmic=MESSAGES.pick("algorithmic", values),
-        kernel=MESSAGES.texts("kernel", **values),
         priority_local=priority,
         priority=priority,
-        caveat=MESSAGES("caveat"),
-        verify=MESSAGES.pick("verify", values),
-        capture=MESSAGES.texts("capture", **values),
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from jarvis.analyses.operations import module_classes
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, action
 
@@ -82,7 +83,7 @@ def data_parallel_copies(copies: pl.DataFrame, operations: pl.DataFrame) -> tupl
     paths = operations[C.module_path].list.first()
     if not paths.str.starts_with(DATA_PARALLEL).any():
         return ()
-    modules = pl.col(C.module_path).list.eval(pl.element().str.replace(r"_\d+$", ""))
+    modules = module_classes()
     place = pl.coalesce(pl.when(modules.list.len() > 0).then(modules.list.join("/")), C.entry_point)
     times: dict[str, float] = {}
     for row in copies.with_columns(place.alias(C.called_from), arguments=None).to_dicts():

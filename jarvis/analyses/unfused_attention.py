@@ -10,7 +10,7 @@ from jarvis.analyses.advice import reproduced
 from jarvis.analyses.attention_shapes import SHORT_SEQUENCE
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import KERNEL_FLOOR_US, MIN_COMPUTE_PCT, arguments, short_dtype
-from jarvis.findings import EvidenceValue, Finding
+from jarvis.findings import Finding, texts_of
 from jarvis.hardware import HardwareSpec
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, action
@@ -89,8 +89,7 @@ def unfused_attention(data: CategoryData) -> Iterator[Finding]:
         time_ms = row[C.kernel_time_us] / 1000
         compute_pct = impact.share_pct(time_ms, data.totals.compute_time_ms)
         if compute_pct >= MIN_COMPUTE_PCT:
-            title = "title" if has_own_name else "title.shape"
-            yield _finding(data, row, steps[(row[C.group],)], compute_pct, title)
+            yield _finding(data, row, steps[(row[C.group],)], compute_pct, has_own_name)
 
 
 def _finding(
@@ -98,7 +97,7 @@ def _finding(
     row: Mapping[str, Any],
     steps: pl.DataFrame,
     compute_pct: float,
-    title: str,
+    has_own_name: bool,
 ) -> Finding:
     time_ms = row[C.kernel_time_us] / 1000
     fused_ms = _fused_ms(row, data.hardware)
@@ -135,22 +134,33 @@ def _finding(
         "most_pct": most,
         "least_ms": time_ms * least / impact.FULL_PCT,
         "most_ms": time_ms * most / impact.FULL_PCT,
+        "middle": MESSAGES("caveat.no_model")
+        if fused_ms is None
+        else MESSAGES("caveat.model", target_pct=data.target_pct),
     }
+    is_place_known = row[C.scope_kind] in ("module", "function")
+    texts = texts_of(MESSAGES, values)
+    texts |= texts_of(MESSAGES, suffix="place_known" if is_place_known else "place_unknown")
+    if not has_own_name:
+        texts |= texts_of(MESSAGES, values, suffix="shape")
+    if row[C.n_q] < SHORT_SEQUENCE:
+        texts["caveat"] += (MESSAGES("caveat.short"),)
     return Finding(
         check="unfused_attention",
         category=data.key,
-        title=MESSAGES.pick(title, values),
-        evidence=_evidence(row, steps, compute_pct, fused_ms),
-        issue=MESSAGES.pick("issue", values),
-        algorithmic=MESSAGES.pick("algorithmic", values),
-        kernel=MESSAGES.pick("kernel", values),
+        **texts,
+        evidence={
+            "gpu_time_ms": time_ms,
+            "compute_pct": compute_pct,
+            "calls": row[C.instance_count],
+            "kernels": row[C.kernel_count],
+            "shape": values["shape"],
+            "operators_of_calls": values["steps"],
+            "attention_fused_roofline_ms": fused_ms,
+        },
         priority_local=priority,
         priority=priority,
         impact=gain,
-        hypothesis=MESSAGES("hypothesis"),
-        caveat=_caveat(fused_ms, data.target_pct, row[C.n_q]),
-        verify=MESSAGES.pick("verify", values),
-        capture=_capture(row),
         shared_uids=tuple(steps[C.operation_uid].unique().sort()),
     )
 
@@ -164,21 +174,6 @@ def _fused_ms(row: Mapping[str, Any], hardware: HardwareSpec | None) -> float | 
     arithmetic_ms = row[C.fused_flops] / peak / 1e9
     memory_ms = row[C.fused_bytes] / hardware.mem_bw_gbps / 1e6
     return float(row[C.instance_count] * max(arithmetic_ms, memory_ms, KERNEL_FLOOR_US / 1000))
-
-
-def _evidence(
-    row: Mapping[str, Any], steps: pl.DataFrame, compute_pct: float, fused_ms: float | None
-) -> dict[str, EvidenceValue]:
-    evidence: dict[str, EvidenceValue | None] = {
-        "gpu_time_ms": row[C.kernel_time_us] / 1000,
-        "compute_pct": compute_pct,
-        "calls": row[C.instance_count],
-        "kernels": row[C.kernel_count],
-        "shape": _shape(row),
-        "operators_of_calls": _steps(steps),
-        "attention_fused_roofline_ms": fused_ms,
-    }
-    return {label: value for label, value in evidence.items() if value is not None}
 
 
 def _shape(row: Mapping[str, Any]) -> Message:
@@ -211,19 +206,3 @@ def _steps(steps: pl.DataFrame) -> Message:
         for _, name, time_us in times.iter_rows()
     ]
     return MESSAGES("steps", steps=timed)
-
-
-def _caveat(fused_ms: float | None, target_pct: float, queries: int) -> list[Message]:
-    least, most = SPEEDUPS
-    middle = (
-        MESSAGES("caveat.no_model")
-        if fused_ms is None
-        else MESSAGES("caveat.model", target_pct=target_pct)
-    )
-    caveat = MESSAGES("caveat", least=least, most=most, middle=middle)
-    return [caveat, MESSAGES("caveat.short")] if queries < SHORT_SEQUENCE else [caveat]
-
-
-def _capture(row: Mapping[str, Any]) -> Message:
-    is_known = row[C.scope_kind] in ("module", "function")
-    return MESSAGES("capture.place_known" if is_known else "capture.place_unknown")

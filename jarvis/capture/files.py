@@ -25,7 +25,7 @@ from jarvis.capture.windows import (
 from jarvis.core.errors import JarvisError
 from jarvis.core.unpacking import DAMAGE, TooLargeError, open_archive, pieces, unpacked_member
 from jarvis.perf_models.step_annotation import captured_batch
-from jarvis.perf_report.serving.repeated_calls import repeated_calls
+from jarvis.perf_report.serving.repetition import repeated_calls
 from jarvis.perf_report.timeline.steps import StepSource, step_marks
 from jarvis.schemas.names import C
 from jarvis.trace import SUFFIXES, Trace

@@ -13,18 +13,17 @@ from pathlib import Path
 import polars as pl
 
 from jarvis.capture.files import Capture, read_captures
-from jarvis.capture.matching import Match, Matcher
-from jarvis.capture.replays import replays
+from jarvis.capture.matching import Match, Matcher, replays
 from jarvis.capture.windows import Template
+from jarvis.perf_report.intervals import END
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.links import CAPTURE_ROOT
-from jarvis.trace.tables import RUNTIME_CATEGORIES
+from jarvis.trace.tables import RUNTIME_CATEGORIES, THREAD_KEY
 
 _MARGIN_NS = 1_000
 """Free time between the regions of two replays."""
 
-_THREAD = (C.pid, C.tid)
 _LINKS = (C.external_id, "correlation", C.sequence_number)
 
 
@@ -102,14 +101,14 @@ class MergedTrace(Trace):
         )
         return pl.concat(
             _stretched(of_thread, self.regions)
-            for of_thread in placed.partition_by(_THREAD, maintain_order=True)
+            for of_thread in placed.partition_by(THREAD_KEY, maintain_order=True)
         ).select(host.columns)
 
 
 def _stretched(host: pl.DataFrame, regions: pl.DataFrame) -> pl.DataFrame:
     """Shift the events of a thread by the captured time of the launches before them."""
-    thread = host.select(_THREAD).head(1)
-    own = regions.join(thread, on=_THREAD, how="semi", nulls_equal=True).sort("launch_ns")
+    thread = host.select(THREAD_KEY).head(1)
+    own = regions.join(thread, on=THREAD_KEY, how="semi", nulls_equal=True).sort("launch_ns")
     if own.is_empty():
         return host
     added = pl.concat([pl.Series([0]), own["length_ns"].cum_sum()])
@@ -160,7 +159,7 @@ def with_captures(trace: Trace, captures: Sequence[Capture]) -> MergedTrace:
         region = {
             "region_ns": region_ns,
             "launch_uid": launch[C.uid],
-            **{name: launch[name] for name in _THREAD},
+            **{name: launch[name] for name in THREAD_KEY},
             "launch_ns": launch[C.ts_ns],
             "launch_dur_ns": launch[C.dur_ns],
             "length_ns": template.length_ns + 2 * _MARGIN_NS,
@@ -210,7 +209,7 @@ def _last_ns(trace: Trace) -> int:
         *(trace.cpu_ops, trace.runtime, trace.python_functions),
         *(trace.gpu_events, trace.annotations),
     )
-    ends = (table.select((pl.col(C.ts_ns) + pl.col(C.dur_ns)).max()).item() for table in tables)
+    ends = (table.select(END.max()).item() for table in tables)
     return max((end for end in ends if end is not None), default=0)
 
 
@@ -228,7 +227,7 @@ def _root(runtime: pl.DataFrame, uid: int, region: dict[str, int]) -> pl.DataFra
         C.uid: uid,
         C.name: CAPTURE_ROOT,
         C.cat: RUNTIME_CATEGORIES[0],
-        **{name: region[name] for name in _THREAD},
+        **{name: region[name] for name in THREAD_KEY},
         C.ts_ns: region["region_ns"],
         C.dur_ns: region["length_ns"],
     }

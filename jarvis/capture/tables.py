@@ -5,14 +5,13 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.capture.matching import Candidate, Match
+from jarvis.capture.matching import Candidate, Match, replays
 from jarvis.capture.merged import MergedTrace
-from jarvis.capture.replays import replays
 from jarvis.perf_report.call_tree.stacks import call_stacks
 from jarvis.perf_report.calls import ARGUMENTS, host_calls
 from jarvis.perf_report.kernel_blocks import block_of
 from jarvis.perf_report.literals import tuples_text
-from jarvis.schemas import columns, conform
+from jarvis.schemas import conform, dtypes
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 
@@ -42,8 +41,7 @@ def graph_tables(trace: Trace, in_layers: pl.DataFrame) -> Mapping[str, pl.DataF
 
 def graph_launches(matches: Sequence[Match]) -> pl.DataFrame:
     """Return a row for each graph launch with GPU work (schema: ``graph_launches``)."""
-    schema = {column.name: column.dtype for column in columns("graph_launches")}
-    return pl.DataFrame([*map(_launch, matches)], schema=schema)
+    return pl.DataFrame([*map(_launch, matches)], schema=dtypes("graph_launches"))
 
 
 def _launch(match: Match) -> dict[str, Any]:
@@ -92,8 +90,8 @@ def kernel_map(matches: Sequence[Match], in_layers: pl.DataFrame) -> pl.DataFram
     first: dict[str, Match] = {}
     for match in matches:
         first.setdefault(match.replay.key, match)
-    schema = {column.name: column.dtype for column in columns("graph_kernel_map")}
-    empty = pl.DataFrame(schema=schema | {C.uid: pl.Int64}).drop(C.kind, C.layer)
+    schema = dtypes("graph_kernel_map") | {C.uid: pl.Int64()}
+    empty = pl.DataFrame(schema=schema).drop(C.kind, C.layer)
     rows = pl.concat([empty, *map(_kernels, first.values())], how="diagonal_relaxed")
     layers = in_layers.select(C.uid, C.kind, C.layer)
     return conform(rows.join(layers, on=C.uid, how="left"), "graph_kernel_map")

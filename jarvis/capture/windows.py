@@ -17,6 +17,7 @@ from jarvis.schemas.names import C
 from jarvis.trace import Trace, tables
 from jarvis.trace.links import GRAPH_LAUNCHES, SUBMITS_WORK
 from jarvis.trace.reader import read_raw
+from jarvis.trace.tables import THREAD_KEY
 from jarvis.trace.trace import tabulate
 
 BEGIN, END = "StreamBeginCapture", "StreamEndCapture"
@@ -27,8 +28,7 @@ MAX_LAUNCHED = 0.05
 
 KERNEL = "kernel"
 _BOUND = f"({BEGIN}|{END})$"
-_THREAD = (C.pid, C.tid)
-_HOST = (C.uid, C.cat, C.name, *_THREAD, C.ts_ns, C.dur_ns)
+_HOST = (C.uid, C.cat, C.name, *THREAD_KEY, C.ts_ns, C.dur_ns)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Window:
         host = pl.concat(
             [table.select(_HOST) for table in (self.trace.cpu_ops, self.trace.runtime, frames)]
         ).filter(pl.col(C.ts_ns) >= self.bounds.start_ns, _end() <= self.bounds.end_ns)
-        placed = tree.join(host.select(C.uid, C.cat, *_THREAD, C.ts_ns), on=C.uid).sort("order")
+        placed = tree.join(host.select(C.uid, C.cat, *THREAD_KEY, C.ts_ns), on=C.uid).sort("order")
         launches = self.dispatches[C.uid].implode()
         is_launch = tree.select(pl.col(C.uid).is_in(launches)).to_series().to_numpy()
         is_outermost = ~pl.col(C.parent_uid).is_in(placed[C.uid].implode()).fill_null(False)
@@ -118,7 +118,7 @@ class Window:
         )
         inside = in_any(tree.height, tops["order"].to_numpy(), tops[C.subtree_end].to_numpy())
         launching = has_any(is_launch, placed["order"].to_numpy(), placed[C.subtree_end].to_numpy())
-        segment = pl.struct(_THREAD).rank("dense").cast(pl.Int64) - 1
+        segment = pl.struct(THREAD_KEY).rank("dense").cast(pl.Int64) - 1
         length_ns = self.bounds.end_ns - self.bounds.start_ns + 1
         numbered = (
             placed.with_columns(
@@ -171,7 +171,7 @@ def capture_bounds(runtime: pl.DataFrame) -> tuple[list[Bounds], int]:
         [C.ts_ns, C.dur_ns]
     )
     found, unpaired = [], 0
-    for thread in calls.sort(C.ts_ns, C.uid).partition_by(_THREAD, maintain_order=True):
+    for thread in calls.sort(C.ts_ns, C.uid).partition_by(THREAD_KEY, maintain_order=True):
         start: int | None = None
         depth = 0
         for name, ts_ns, dur_ns in thread.select(C.name, C.ts_ns, C.dur_ns).iter_rows():

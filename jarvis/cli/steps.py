@@ -144,7 +144,7 @@ def _steps(arguments: argparse.Namespace) -> int:
 
 def _tables(report: "TraceLensReport", selection: str | None) -> "dict[str, pl.DataFrame]":
     """Return the tables of inference, with the selected steps and their phases."""
-    from jarvis.perf_report.serving.phases import inference_phases
+    from jarvis.perf_report.serving.rates import inference_phases
     from jarvis.perf_report.serving.selection import selected_steps
     from jarvis.schemas import conform
     from jarvis.schemas.serving import TABLES

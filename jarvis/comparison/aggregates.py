@@ -7,6 +7,7 @@ import polars as pl
 from jarvis.comparison.matching import VIEW
 from jarvis.comparison.operations import Paired, difference, difference_pct, whole
 from jarvis.comparison.sides import Role, Side
+from jarvis.core.expressions import first_of
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.timeline.step_account import LABELS, StepAccount
 from jarvis.schemas.names import C
@@ -31,12 +32,9 @@ def found_in(rows: pl.DataFrame, counts: str) -> pl.DataFrame:
     names = [f"{side}_{counts}" for side in _SIDES]
     has = {name: pl.col(name) > 0 for name in names}
     return rows.with_columns(pl.col(names).fill_null(0)).with_columns(
-        pl.when(has[names[0]] & has[names[1]])
-        .then(pl.lit("both"))
-        .when(has[names[1]])
-        .then(pl.lit(Role.TARGET.value))
-        .otherwise(pl.lit(Role.REFERENCE.value))
-        .alias(C.found_in)
+        first_of(
+            {"both": has[names[0]] & has[names[1]], Role.TARGET: has[names[1]]}, Role.REFERENCE
+        ).alias(C.found_in)
     )
 
 

@@ -15,7 +15,7 @@ from jarvis.comparison.expected import (
 )
 from jarvis.comparison.matching import MatchedBy, Matches, match
 from jarvis.comparison.sides import Role, Side
-from jarvis.schemas import columns
+from jarvis.schemas import dtypes
 from jarvis.schemas.names import C
 
 SAME_WORK = 1.1
@@ -47,7 +47,7 @@ _READ = (
     C.params,
     C.kernels,
 )
-_DTYPES = {column.name: column.dtype for column in columns("operations")}
+_DTYPES = dtypes("operations")
 
 
 @dataclass(frozen=True, eq=False)

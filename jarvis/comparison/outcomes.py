@@ -6,6 +6,7 @@ import polars as pl
 
 from jarvis.comparison.expected import HardwareRatios, has_tiny_roofline, is_launch_bound
 from jarvis.comparison.matching import MatchedBy
+from jarvis.core.expressions import first_of
 from jarvis.impact import REASON_PCT
 from jarvis.schemas.names import C
 
@@ -85,24 +86,17 @@ def with_outcomes(
     if _is_one_gpu(ratios):
         roofline_us = pl.lit(0.0)  # the reference shows what the GPU reaches
     much = max(tolerance, MUCH)
-    outcome = (
-        pl.when(most.is_null())
-        .then(pl.lit(Outcome.UNKNOWN.value))
-        .when(
-            is_launch_bound("target")
-            & is_launch_bound("reference")
-            & pl.lit(not _is_one_gpu(ratios))
-        )
-        .then(pl.lit(Outcome.SHORT.value))
-        .when(ratio > much * most)
-        .then(pl.lit(Outcome.MUCH_SLOWER.value))
-        .when(ratio > tolerance * most)
-        .then(pl.lit(Outcome.SLOWER.value))
-        .when(ratio < least / much)
-        .then(pl.lit(Outcome.MUCH_FASTER.value))
-        .when(ratio < least / tolerance)
-        .then(pl.lit(Outcome.FASTER.value))
-        .otherwise(pl.lit(Outcome.EXPECTED.value))
+    is_short = is_launch_bound("target") & is_launch_bound("reference")
+    outcome = first_of(
+        {
+            Outcome.UNKNOWN: most.is_null(),
+            Outcome.SHORT: is_short & pl.lit(not _is_one_gpu(ratios)),
+            Outcome.MUCH_SLOWER: ratio > much * most,
+            Outcome.SLOWER: ratio > tolerance * most,
+            Outcome.MUCH_FASTER: ratio < least / much,
+            Outcome.FASTER: ratio < least / tolerance,
+        },
+        Outcome.EXPECTED,
     )
     gap_ms = (pl.col(C.target_ms) - pl.col(C.attainable_ms)).clip(lower_bound=0.0)
     has_efficiency = ~pl.col(C.outcome).is_in([Outcome.UNKNOWN.value, Outcome.SHORT.value])
@@ -182,15 +176,15 @@ def _by_hardware() -> pl.Expr:
         (pl.col(name) >= REASON_PCT).fill_null(value=False)
         for name in (C.efficiency_pct, C.reference_efficiency_pct)
     ]
-    figure = (
-        pl.when(pl.col(C.bound) != pl.col(C.reference_bound))
-        .then(None)
-        .when(pl.col(C.bound) == "memory")
-        .then(pl.lit("memory bandwidth"))
-        .when(pl.col(C.bound) == "compute")
-        .then(pl.lit("compute"))
+    is_memory = pl.col(C.bound) == "memory"
+    figure = first_of(
+        {
+            None: pl.col(C.bound) != pl.col(C.reference_bound),
+            "memory bandwidth": is_memory,
+            "compute": pl.col(C.bound) == "compute",
+        }
     )
-    bound = pl.when(pl.col(C.bound) == "memory").then(pl.lit("Memory")).otherwise(pl.lit("Compute"))
+    bound = first_of({"Memory": is_memory}, "Compute")
     return (
         pl.when(expected.is_null() | figure.is_null())
         .then(pl.lit(_RANGE))

@@ -10,7 +10,7 @@ import polars as pl
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.timeline.step_bounds import StepBounds
 from jarvis.perf_report.timeline.steps import StepSource
-from jarvis.schemas import columns
+from jarvis.schemas import dtypes
 from jarvis.schemas.names import C
 from jarvis.simulation.simulation import Simulation
 
@@ -52,8 +52,7 @@ class Side:
     def rows(self, name: str) -> pl.DataFrame:
         """Return a table, without rows if this side does not have it."""
         table = self.table(name)
-        schema = {column.name: column.dtype for column in columns(name)}
-        return pl.DataFrame(schema=schema) if table is None else table
+        return pl.DataFrame(schema=dtypes(name)) if table is None else table
 
     def timeline_ms(self, part: str) -> float | None:
         """Return the time of one part of the GPU timeline, or None if it is not known."""

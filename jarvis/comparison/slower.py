@@ -15,7 +15,7 @@ from jarvis.comparison.matching import MatchedBy
 from jarvis.comparison.messages import MESSAGES
 from jarvis.comparison.outcomes import Outcome
 from jarvis.comparison.sides import Role
-from jarvis.findings import Finding, Impact, OpRef
+from jarvis.findings import EvidenceValue, Finding, Impact, OpRef
 from jarvis.schemas.names import C
 from jarvis.text.format import arguments
 from jarvis.text.markdown import shortened
@@ -241,8 +241,8 @@ class Slower:
         is_elsewhere = self.kind == "slower" and not is_one_name
         return self._message("capture.slower.place" if is_elsewhere else f"capture.{self.kind}")
 
-    def _evidence(self) -> dict[str, float | int | str]:
-        facts = {
+    def _evidence(self) -> dict[str, EvidenceValue | None]:
+        return {
             names.CALLS: int(self.rows[C.target_calls].sum()),
             "gpu_time_ms": self.time_ms,
             names.REFERENCE_TIME: self.reference_ms,
@@ -257,7 +257,6 @@ class Slower:
             names.KERNEL: self.first[C.kernel],
             names.REFERENCE_KERNEL: self.first[C.reference_kernel],
         }
-        return {name: value for name, value in facts.items() if value is not None}
 
     def _against_reference(self, time_ms: float) -> float:
         return 100 * (time_ms - self.reference_ms) / self.reference_ms

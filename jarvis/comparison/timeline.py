@@ -10,7 +10,7 @@ from jarvis.comparison import basis as names
 from jarvis.comparison.basis import FindingInput
 from jarvis.comparison.messages import MESSAGES
 from jarvis.comparison.sides import Side
-from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Finding, Priority
+from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Finding, Priority, texts_of
 from jarvis.perf_report.timeline.steps import IDLE_PARTS, PARTS
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
@@ -119,22 +119,16 @@ def _finding(
         "whole": MESSAGES("whole.steps" if has_steps else "whole.window"),
         "cause": cause,
     }
-    actions = f"algorithmic.{part.check}"
+    texts = texts_of(MESSAGES, values, suffix=part.check)
     if cause is not None and isinstance(call := cause.values["call"], Message):
-        values |= call.values
-        actions += ".call"
+        texts |= texts_of(MESSAGES, values | call.values, suffix=f"{part.check}.call")
     priority = _priority(impact.share_pct(extra_ms, step_ms))
     return Finding(
         check=part.check,
         category=part.category,
-        title=MESSAGES.pick(f"title.{part.check}", values),
+        **texts,
         evidence={part.evidence: time_ms, names.UNEXPLAINED_TIME: extra_ms},
-        issue=MESSAGES.pick(f"issue.{part.check}", values),
-        algorithmic=MESSAGES.pick(actions, values),
-        kernel=MESSAGES.pick(f"kernel.{part.check}", values),
         impact=gain,
-        caveat=MESSAGES.pick(f"caveat.{part.check}", values),
-        verify=MESSAGES.pick(f"verify.{part.check}", values),
         priority=priority,
         priority_local=priority,
         time_pool=part.pool,

@@ -4,9 +4,13 @@ To add an option, add a field to ``AnalysisOptions``. The commands, the API, the
 and ssh targets derive it from the field's name, type and metadata; the run stores it.
 """
 
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
+
+from jarvis.core.errors import TargetsError
 
 DEFAULT_TARGET_PCT = 80.0
 PERCENTAGE: dict[str, Any] = {"gt": 0.0, "le": 100.0, "allow_inf_nan": False}
@@ -141,3 +145,62 @@ DEFAULT_REQUEST = AnalysisRequest()
 def public_name(name: str) -> str:
     """Return the public name of a field: the command's flag and the key in an API body."""
     return _PUBLIC_NAMES.get(name, name)
+
+
+_ITEM = re.compile(r"\s*(?P<key>[a-z][a-z0-9_]*)\s*=\s*(?P<pct>\d+(?:\.\d+)?)\s*%?\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The efficiency that savings are projected to, in percent of the roofline.
+
+    ``own`` are the categories with a target of their own, sorted by key; ``pct`` is that of all
+    other operations, and of chains of operations of several categories.
+    """
+
+    pct: float = DEFAULT_TARGET_PCT
+    own: tuple[tuple[str, float], ...] = ()
+
+    @classmethod
+    def of(cls, pct: float, own: Mapping[str, float]) -> Self:
+        """Return targets; a category whose target is that of the analysis has none of its own."""
+        return cls(pct, tuple(sorted((key, each) for key, each in own.items() if each != pct)))
+
+    @classmethod
+    def parse(cls, pct: float, text: str) -> Self:
+        """Return targets from the option ``category_targets``, for example "gemm=70,reduce=60".
+
+        Raises:
+            TargetsError: The text has another form, or a percentage is not above 0 and at most 100.
+        """
+        own = {}
+        for item in filter(str.strip, text.split(",")):
+            found = _ITEM.fullmatch(item)
+            each = float(found["pct"]) if found else 0.0
+            if not found or not PERCENTAGE["gt"] < each <= PERCENTAGE["le"]:
+                raise TargetsError(
+                    f"{item.strip()!r} is not a category and its target, as in gemm=70"
+                )
+            own[found["key"]] = each
+        return cls.of(pct, own)
+
+    def check(self, categories: Collection[str]) -> None:
+        """Raise TargetsError if a category with its own target is not one of ``categories``."""
+        if unknown := [key for key, _ in self.own if key not in categories]:
+            raise TargetsError(
+                f"no category is named {', '.join(unknown)}; there are {', '.join(categories)}"
+            )
+
+    def of_category(self, key: str | None) -> float:
+        """Return the target of a category's operations."""
+        return dict(self.own).get(key or "", self.pct)
+
+    @property
+    def all(self) -> frozenset[float]:
+        """Return all targets."""
+        return frozenset({self.pct, *dict(self.own).values()})
+
+    @property
+    def own_text(self) -> str:
+        """Return the targets of categories as ``parse`` reads them; empty if there are none."""
+        return ",".join(f"{key}={pct:g}" for key, pct in self.own)

@@ -326,13 +326,23 @@ def aiter_forward(op: OpSignature) -> Attention:
     return attention(op, "BNHD", dropout=3, causal=flag(op, 5), show_dtypes=False)
 
 
-@_backward_model("aiter::_flash_attn_backward")
-def aiter_flash_backward(op: OpSignature) -> OpCost:
+_AITER_BACKWARD = {
+    "aiter::_flash_attn_backward": (10, 12),
+    "aiter::wrapper_fmha_v3_bwd": (7, 9),
+    "aiter::mha_bwd": (6, 8),
+}
+"""Positions of dropout and causal mask."""
+
+
+@_backward_model(*_AITER_BACKWARD)
+def aiter_backward(op: OpSignature) -> OpCost:
     """Return the cost of a backward pass: dO, then Q, K, V (B,N,H,d).
 
     FLOPs of the five backward products; bytes of operands once.
     """
-    call = attention(op, "BNHD", first=1, dropout=10, causal=flag(op, 12), show_dtypes=False)
+    dropout, mask = _AITER_BACKWARD[op.name]
+    causal = flag(op, mask)
+    call = attention(op, "BNHD", first=1, dropout=dropout, causal=causal, show_dtypes=False)
     return call.backward_cost()
 
 
@@ -343,26 +353,6 @@ def aiter_wrapped_forward(op: OpSignature) -> Attention:
     FLOPs B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O.
     """
     return attention(op, "BNHD", first=1, dropout=4, causal=flag(op, 6), show_dtypes=False)
-
-
-@_backward_model("aiter::wrapper_fmha_v3_bwd")
-def aiter_wrapped_backward(op: OpSignature) -> OpCost:
-    """Return the cost of a backward pass: dO, then Q, K, V (B,N,H,d).
-
-    FLOPs of the five backward products; bytes of operands once.
-    """
-    call = attention(op, "BNHD", first=1, dropout=7, causal=flag(op, 9), show_dtypes=False)
-    return call.backward_cost()
-
-
-@_backward_model("aiter::mha_bwd")
-def aiter_backward(op: OpSignature) -> OpCost:
-    """Return the cost of a backward pass: dO, then Q, K, V (B,N,H,d).
-
-    FLOPs of the five backward products; bytes of operands once.
-    """
-    call = attention(op, "BNHD", first=1, dropout=6, causal=flag(op, 8), show_dtypes=False)
-    return call.backward_cost()
 
 
 @_forward_model("flash_attn_3::fwd")
@@ -479,31 +469,20 @@ def cudnn_forward(op: OpSignature) -> OpCost:
     return _exact_forward(attention(op, "BHND", dropout=9, causal=flag(op, 10)))
 
 
-@perf_model("aten::_scaled_dot_product_flash_attention_backward")
-def sdpa_flash_backward(op: OpSignature) -> OpCost:
+_SDPA_BACKWARD = {
+    "aten::_scaled_dot_product_flash_attention_backward": (10, 11),
+    "aten::_scaled_dot_product_efficient_attention_backward": (9, 11),
+    "aten::_scaled_dot_product_cudnn_attention_backward": (13, 14),
+    "aten::_cudnn_attention_backward": (13, 14),
+}
+"""Positions of dropout and causal mask."""
+
+
+@perf_model(*_SDPA_BACKWARD)
+def sdpa_backward(op: OpSignature) -> OpCost:
     """Return the cost of a backward pass: dO, then Q, K, V (B,H,N,d).
 
     FLOPs of five products, causal half; bytes of operands once.
     """
-    return _exact_backward(attention(op, "BHND", first=1, dropout=10, causal=flag(op, 11)))
-
-
-@perf_model("aten::_scaled_dot_product_efficient_attention_backward")
-def sdpa_efficient_backward(op: OpSignature) -> OpCost:
-    """Return the cost of a backward pass: dO, then Q, K, V (B,H,N,d).
-
-    FLOPs of five products, causal half; bytes of operands once.
-    """
-    return _exact_backward(attention(op, "BHND", first=1, dropout=9, causal=flag(op, 11)))
-
-
-@perf_model(
-    "aten::_scaled_dot_product_cudnn_attention_backward",
-    "aten::_cudnn_attention_backward",
-)
-def sdpa_cudnn_backward(op: OpSignature) -> OpCost:
-    """Return the cost of a backward pass: dO, then Q, K, V (B,H,N,d).
-
-    FLOPs of five products, causal half; bytes of operands once.
-    """
-    return _exact_backward(attention(op, "BHND", first=1, dropout=13, causal=flag(op, 14)))
+    dropout, mask = _SDPA_BACKWARD[op.name]
+    return _exact_backward(attention(op, "BHND", first=1, dropout=dropout, causal=flag(op, mask)))

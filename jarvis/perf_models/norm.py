@@ -391,25 +391,22 @@ def rms_norm_dynamic_quant(op: OpSignature) -> OpCost:
     return norm.cost(2 * norm.n, norm.n, norm.n + norm.scale_bytes(norm.c))
 
 
-@perf_model("aiter::rmsnorm_quant", category="RMSNorm")
+_QUANTIZING = {
+    "aiter::rmsnorm_quant": (1, 3, 5),
+    "vllm::rocm_aiter_rmsnorm_fp8_group_quant": (0, 1, 3),
+}
+"""Positions of input, weight and group."""
+
+
+@perf_model(*_QUANTIZING, category="RMSNorm")
 def rms_norm_quant(op: OpSignature) -> OpCost:
-    """Return the cost of input, weight at 1, 3, group g at 5 (0: row).
-
-    FLOPs R + 2n; bytes n + c, n one-byte values, scales.
-    """
-    norm = _row_norm(op, 1, 3)
-    group = integer(op, 5, 0) or norm.c
-    return norm.cost(2 * norm.n, norm.n, norm.n + norm.scale_bytes(group))
-
-
-@perf_model("vllm::rocm_aiter_rmsnorm_fp8_group_quant", category="RMSNorm")
-def rms_norm_group_quant(op: OpSignature) -> OpCost:
-    """Return the cost of input, weight at 0, 1, group g at 3.
+    """Return the cost of a norm that quantizes in groups of g (0: row).
 
     FLOPs R + 2n; bytes n + c, n one-byte values, 4M ceil(c/g).
     """
-    norm = _row_norm(op, 0, 1)
-    group = integer(op, 3, 0) or norm.c
+    x, weight, group_at = _QUANTIZING[op.name]
+    norm = _row_norm(op, x, weight)
+    group = integer(op, group_at, 0) or norm.c
     return norm.cost(2 * norm.n, norm.n, norm.n + norm.scale_bytes(group))
 
 

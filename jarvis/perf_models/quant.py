@@ -106,41 +106,27 @@ def per_token_group_quant_fp8(op: OpSignature) -> OpCost:
     return vector_cost(x, FP8_GROUP_QUANT_FLOPS * m * n, moved)
 
 
-def _mxfp4(x: Tensor) -> OpCost:
+_MXFP4_INPUT = {
+    "sglang_profiler::fused_mxfp4_quant_fused_flatten_mxfp4_quant": 0,
+    "sglang_profiler::quant_dynamic_mxfp4_quant": 0,
+    "aiter::dynamic_per_group_scaled_quant_fp4": 1,
+    "aiter::fused_dynamic_mx_quant_moe_sort_hip": 2,
+    "aiter::fused_dynamic_mxfp4_quant_moe_sort_hip": 2,
+}
+"""Position of the input."""
+
+
+@perf_model(*_MXFP4_INPUT, category="GroupQuant")
+def mxfp4_quant(op: OpSignature) -> OpCost:
     """Return the cost of MX-fp4 quantization.
 
     FLOPs 2n; bytes n of the input's dtype + n/2 packed + n/32 scales.
     """
+    x = tensor(op, _MXFP4_INPUT[op.name])
     n = x.numel
     return vector_cost(
         x, 2 * n, total_bytes((n, x.size), (n, PACKED_FP4_BYTES), (n // MX_BLOCK, 1))
     )
-
-
-@perf_model(
-    "sglang_profiler::fused_mxfp4_quant_fused_flatten_mxfp4_quant",
-    "sglang_profiler::quant_dynamic_mxfp4_quant",
-    category="GroupQuant",
-)
-def mxfp4_quant(op: OpSignature) -> OpCost:
-    """Return the cost of input at argument 0: FLOPs 2n; bytes n of its dtype + n/2 + n/32."""
-    return _mxfp4(tensor(op, 0))
-
-
-@perf_model("aiter::dynamic_per_group_scaled_quant_fp4", category="GroupQuant")
-def mxfp4_group_quant(op: OpSignature) -> OpCost:
-    """Return the cost of input at argument 1: FLOPs 2n; bytes n of its dtype + n/2 + n/32."""
-    return _mxfp4(tensor(op, 1))
-
-
-@perf_model(
-    "aiter::fused_dynamic_mx_quant_moe_sort_hip",
-    "aiter::fused_dynamic_mxfp4_quant_moe_sort_hip",
-    category="GroupQuant",
-)
-def mxfp4_quant_and_sort(op: OpSignature) -> OpCost:
-    """Return the cost of input at argument 2: FLOPs 2n; bytes n of its dtype + n/2 + n/32."""
-    return _mxfp4(tensor(op, 2))
 
 
 categorize("MoE_aux", "aiter::fused_dynamic_mxfp4_quant_moe_sort_hip")

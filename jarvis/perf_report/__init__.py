@@ -12,21 +12,20 @@ from jarvis.perf_report import collectives, launchers, operations, populations
 from jarvis.perf_report.call_tree import paths
 from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.perf_report.context import ReportContext
-from jarvis.perf_report.serving.graphs import graph_launches
 from jarvis.perf_report.serving.layer_operations import (
     with_figures,
     with_layer_modules,
     with_operations,
 )
 from jarvis.perf_report.serving.layers import Layers, inference_layers
-from jarvis.perf_report.serving.model_rates import with_model_rates
-from jarvis.perf_report.serving.phases import inference_phases
+from jarvis.perf_report.serving.rates import inference_phases, with_model_rates
+from jarvis.perf_report.serving.repetition import graph_launches
 from jarvis.perf_report.serving.steps import inference_steps
 from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions, states, step_gaps, steps
 from jarvis.perf_report.timeline.gpu import Totals
 from jarvis.perf_report.timeline.step_bounds import step_bounds
 from jarvis.perf_report.work import GpuWork
-from jarvis.schemas import conform
+from jarvis.schemas import conform, conformed
 from jarvis.schemas.names import C
 
 __all__ = [
@@ -76,22 +75,22 @@ class PerfReport(ReportContext):
         bounds = step_bounds(self._recording, self._all_work, self._steps)
         return replace(gpu.totals(self._work), step=bounds)
 
-    @cached_property
+    @conformed
     def gpu_timeline(self) -> pl.DataFrame:
         """Breakdown of GPU time."""
-        return conform(gpu.gpu_timeline(self._work), "gpu_timeline")
+        return gpu.gpu_timeline(self._work)
 
-    @cached_property
+    @conformed
     def ops_summary(self) -> pl.DataFrame:
         """Operators that launch GPU work, by name."""
-        return conform(launchers.ops_summary(self._launchers), "ops_summary")
+        return launchers.ops_summary(self._launchers)
 
-    @cached_property
+    @conformed
     def operation_models(self) -> pl.DataFrame:
         """Inputs of the efficiency of operations that are not in the table ``operations``."""
-        return conform(operations.operation_models(self._measured), "operation_models")
+        return operations.operation_models(self._measured)
 
-    @cached_property
+    @conformed
     def operations(self) -> pl.DataFrame:
         """The operations with corrected values, as input of the analyses."""
         is_example = pl.col(C.uid) == pl.col(C.operation_uid)
@@ -103,50 +102,45 @@ class PerfReport(ReportContext):
         stacks = self._stacks(sources)
         rows = operations.operations(self._measured, stacks, self.hardware, self.totals)
         groups = populations.populations(calls, stacks)
-        return conform(rows.join(groups, on=C.uid, how="left", maintain_order="left"), "operations")
+        return rows.join(groups, on=C.uid, how="left", maintain_order="left")
 
-    @cached_property
+    @conformed
     def gpu_work(self) -> pl.DataFrame:
         """Every GPU event, with its launch and operation."""
-        return conform(
-            operations.gpu_work_table(self._work, self._grouped, self._calls), "gpu_work"
-        )
+        return operations.gpu_work_table(self._work, self._grouped, self._calls)
 
-    @cached_property
+    @conformed
     def memory_copies(self) -> pl.DataFrame:
         """Copies by direction, in the window of the GPU timeline."""
-        return conform(gpu.memory_copies(self._work), "memory_copies")
+        return gpu.memory_copies(self._work)
 
-    @cached_property
+    @conformed
     def collectives(self) -> pl.DataFrame:
         """Every communication kernel."""
         marks = steps.step_marks(self._recording)
-        rows = collectives.collectives(self._trace, self._work, marks)
-        return conform(rows, "collectives")
+        return collectives.collectives(self._trace, self._work, marks)
 
-    @cached_property
+    @conformed
     def idle_gaps(self) -> pl.DataFrame:
         """The gaps of the GPU timeline, each with its likely cause."""
-        gaps = idle_gaps.idle_gaps(
+        return idle_gaps.idle_gaps(
             self._recording, self._recorded_work, self._recorded_calls, self._host_activity
         )
-        return conform(gaps, "idle_gaps")
 
-    @cached_property
+    @conformed
     def timeline_states(self) -> pl.DataFrame:
         """The window of the GPU timeline, divided by what the GPU does."""
-        rows = states.timeline_states(self._work, self.gpu_work, self.operations, self.idle_gaps)
-        return conform(rows, "timeline_states")
+        return states.timeline_states(self._work, self.gpu_work, self.operations, self.idle_gaps)
 
-    @cached_property
+    @conformed
     def steps(self) -> pl.DataFrame:
         """The steps of the recording with the parts of their time."""
-        return conform(step_gaps.with_slow_steps(self._steps, self.step_gaps), "steps")
+        return step_gaps.with_slow_steps(self._steps, self.step_gaps)
 
-    @cached_property
+    @conformed
     def step_gaps(self) -> pl.DataFrame:
         """The idle time of each step, with causes."""
-        rows = step_gaps.step_gaps(
+        return step_gaps.step_gaps(
             self._steps,
             self._all_gaps,
             self._recording,
@@ -154,15 +148,14 @@ class PerfReport(ReportContext):
             self._recorded_calls,
             self._host_activity,
         )
-        return conform(rows, "step_gaps")
 
-    @cached_property
+    @conformed
     def inference_steps(self) -> pl.DataFrame:
         """The steps of inference with requests, tokens and rates."""
         rows = inference_steps(
             self._recording, self._all_work, self._all_gaps, self._grouped, self.hardware
         )
-        return conform(with_model_rates(rows, self.model, self.hardware), "inference_steps")
+        return with_model_rates(rows, self.model, self.hardware)
 
     @property
     def inference_phases(self) -> pl.DataFrame:
@@ -226,63 +219,62 @@ class PerfReport(ReportContext):
         )
         return conform(gaps, "idle_gaps")
 
-    @cached_property
+    @conformed
     def other_definitions(self) -> pl.DataFrame:
         """GPU times by the definitions of other tools."""
-        rows = other_definitions.other_definitions(
+        return other_definitions.other_definitions(
             self._recording, self._recorded_work, self.totals
         )
-        return conform(rows, "other_definitions")
 
-    @cached_property
+    @conformed
     def host_threads(self) -> pl.DataFrame:
         """Host threads and their activity."""
-        return conform(self._host_tables[0], "host_threads")
+        return self._host_tables[0]
 
-    @cached_property
+    @conformed
     def host_slices(self) -> pl.DataFrame:
         """Single host calls, the longest ones."""
-        return conform(self._host_tables[1], "host_slices")
+        return self._host_tables[1]
 
-    @cached_property
+    @conformed
     def host_bins(self) -> pl.DataFrame:
         """Activity of host threads in equal spans of the recording."""
-        return conform(self._host_tables[2], "host_bins")
+        return self._host_tables[2]
 
-    @cached_property
+    @conformed
     def call_tree(self) -> pl.DataFrame:
         """GPU time by the calls that launched it."""
-        return conform(self._call_tree[0], "call_tree")
+        return self._call_tree[0]
 
-    @cached_property
+    @conformed
     def call_tree_operations(self) -> pl.DataFrame:
         """The operations that the kernels of the call tree belong to."""
-        return conform(self._call_tree[1], "call_tree_operations")
+        return self._call_tree[1]
 
-    @cached_property
+    @conformed
     def perf_model_failures(self) -> pl.DataFrame:
         """Operations whose perf model raised an error."""
-        return conform(operations.perf_model_failures(self._grouped), "perf_model_failures")
+        return operations.perf_model_failures(self._grouped)
 
-    @cached_property
+    @conformed
     def fusion_chains(self) -> pl.DataFrame:
         """Chains of operators that one kernel could replace."""
-        return conform(self._patterns.fusion_chains, "fusion_chains")
+        return self._patterns.fusion_chains
 
-    @cached_property
+    @conformed
     def fusion_steps(self) -> pl.DataFrame:
         """The operations at each position of the chains."""
-        return conform(self._patterns.fusion_steps, "fusion_steps")
+        return self._patterns.fusion_steps
 
-    @cached_property
+    @conformed
     def attention_groups(self) -> pl.DataFrame:
         """Attention that runs as single operators."""
-        return conform(self._patterns.attention_groups, "attention_groups")
+        return self._patterns.attention_groups
 
-    @cached_property
+    @conformed
     def attention_steps(self) -> pl.DataFrame:
         """The operations at each position of unfused attention."""
-        return conform(self._patterns.attention_steps, "attention_steps")
+        return self._patterns.attention_steps
 
     def call_paths(self, uids: Sequence[int]) -> dict[int, CallPath]:
         """Return the calls around and below each of these operations or host calls, by uid."""

@@ -1,19 +1,18 @@
 """Find the inference-engine step around an op, for the models that read its annotation."""
 
-from typing import Final
-
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Int64s
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_models.step_annotation import parse
-from jarvis.perf_report.intervals import END, Int64s
+from jarvis.perf_report.intervals import END
 from jarvis.schemas.names import C
 from jarvis.text.format import cut
+from jarvis.trace.tables import HOST_ANNOTATION
 
 ANNOTATION_SCHEMA = {C.uid: pl.Int64, "annotation": pl.String}
 
-_HOST: Final = "user_annotation"
 _NOTHING = -1
 
 
@@ -39,7 +38,7 @@ def step_annotations(
 
 def enclosing_steps(calls: pl.DataFrame, annotations: pl.DataFrame) -> pl.Series:
     """Return the annotation of the step around each call (see ``step_annotations``)."""
-    host = annotations.filter(pl.col(C.cat) == _HOST).drop_nulls([C.ts_ns, C.dur_ns])
+    host = annotations.filter(pl.col(C.cat) == HOST_ANNOTATION).drop_nulls([C.ts_ns, C.dur_ns])
     steps = {name: step for name in host[C.name].unique() if (step := parse(cut(name)))}
     detailed = [name for name, step in steps.items() if step.context is not None]
     found = [

@@ -208,9 +208,14 @@ def host_calls(
     )
 
 
-def statistics(column: str, prefix: str, which: Sequence[str]) -> list[pl.Expr]:
-    """Return aggregations ``prefix_mean``, ... of a column; ``std`` is the sample deviation."""
-    return [getattr(pl.col(column), name)().alias(f"{prefix}_{name}") for name in which]
+def statistics(columns: Sequence[str], which: Sequence[str]) -> list[pl.Expr]:
+    """Return aggregations ``<column>_mean``, ... of each column; ``std`` is the sample
+    deviation."""
+    return [
+        getattr(pl.col(column), name)().alias(f"{column}_{name}")
+        for column in columns
+        for name in which
+    ]
 
 
 def shares(of: str) -> list[pl.Expr]:

@@ -15,7 +15,7 @@ from jarvis.perf_report.annotations import step_annotations
 from jarvis.perf_report.call_tree import gpu_time, stacks, views
 from jarvis.perf_report.call_tree.stacks import CallStacks
 from jarvis.perf_report.calls import HostCalls, host_calls
-from jarvis.perf_report.fusion import attention_groups, launch_order, tables
+from jarvis.perf_report.fusion import attention_groups, launch_order
 from jarvis.perf_report.fusion import chains as fusion_chains
 from jarvis.perf_report.fusion import epilogues as fusion_epilogues
 from jarvis.perf_report.timeline.host import HostTimeline
@@ -140,7 +140,7 @@ class ReportContext:
         differentiated = self._trace.backwards[C.forward_uid]
         epilogues = fusion_epilogues.epilogue_members(order, taken, differentiated)
         return PatternTables(
-            *tables.fusion_tables(order, chains, epilogues, feeding),
+            *fusion_chains.fusion_tables(order, chains, epilogues, feeding),
             *attention_groups.attention_tables(order, attention),
         )
 

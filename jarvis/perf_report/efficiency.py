@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from jarvis.core.expressions import first_of
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.roofline import peak_tflops
 from jarvis.schemas.names import C
@@ -109,12 +110,13 @@ def _with_roofline(rated: pl.DataFrame, hardware: HardwareSpec) -> pl.DataFrame:
     ).with_columns(
         **{
             C.roofline_time_us: pl.coalesce(both_us, side_us),
-            C.bound: pl.when(is_compute & both_us.is_not_null())
-            .then(pl.lit("compute"))
-            .when(both_us.is_not_null() | (side_us.is_not_null() & memory_decides))
-            .then(pl.lit("memory"))
-            .when(side_us.is_not_null())
-            .then(pl.lit(MEMORY_ONLY)),
+            C.bound: first_of(
+                {
+                    "compute": is_compute & both_us.is_not_null(),
+                    "memory": both_us.is_not_null() | (side_us.is_not_null() & memory_decides),
+                    MEMORY_ONLY: side_us.is_not_null(),
+                }
+            ),
         },
     )
 

@@ -9,9 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from jarvis.core.arrays import Int64s
 from jarvis.schemas.names import C
-
-Int64s = NDArray[np.int64]
 
 START = pl.col(C.ts_ns)
 END = pl.col(C.ts_ns) + pl.col(C.dur_ns)

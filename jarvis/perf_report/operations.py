@@ -7,6 +7,7 @@ of copies).
 import orjson
 import polars as pl
 
+from jarvis.core.expressions import first_of
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.call_tree.stacks import CallStacks
 from jarvis.perf_report.calls import ARGUMENTS, CALL_KEY, HostCalls, kernels_by_name, numbered
@@ -122,11 +123,8 @@ def operations(
             **{
                 C.has_perf_model: pl.col("is_known"),
                 C.model_origin: pl.when("is_known").then(
-                    pl.when("is_extension")
-                    .then(pl.lit("extension"))
-                    .when("makes_row")  # the models that TraceLens has too
-                    .then(pl.lit("tracelens"))
-                    .otherwise(pl.lit("jarvis"))
+                    # The models that TraceLens has too make rows.
+                    first_of({"extension": "is_extension", "tracelens": "makes_row"}, "jarvis")
                 ),
                 C.compute: pl.when(pl.col(C.compute) != "").then(C.compute),
                 C.params: pl.when("is_known").then(C.params),

@@ -7,7 +7,7 @@ is the time of none of its calls.
 
 import polars as pl
 
-from jarvis.perf_report.call_tree.stacks import CallStacks
+from jarvis.perf_report.call_tree.stacks import INSTANCE_NUMBER, CallStacks
 from jarvis.perf_report.calls import entries
 from jarvis.perf_report.unified import UnifiedCalls
 from jarvis.schemas import POPULATIONS
@@ -22,8 +22,6 @@ MIN_CALLS = 3
 """Groups of fewer calls are outliers."""
 
 _KEY = (C.operation_uid, "part")
-_INSTANCE = r"_\d+$"
-"""The number that the profiler adds to the class of a module."""
 
 
 def lie_apart(before: pl.Expr, after: pl.Expr) -> pl.Expr:
@@ -97,7 +95,7 @@ def populations(calls: pl.DataFrame, stacks: CallStacks) -> pl.DataFrame:
         pl.col(C.source_uid)
         .replace_strict(modules, default=None, return_dtype=pl.String)
         .alias(C.module)
-    ).with_columns(pl.col(C.module).str.replace(_INSTANCE, "").alias("class"))
+    ).with_columns(pl.col(C.module).str.replace(INSTANCE_NUMBER, "").alias("class"))
     # A group has one kernel, but it may have several modules.
     one_kernel = pl.col(C.kernel).n_unique().over(_KEY) == 1
     for column in (C.kernel, C.module, "class"):

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from jarvis.core.expressions import first_of
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import (
     BUILTIN,
@@ -219,9 +220,7 @@ def sheet_metrics(calls: pl.DataFrame, hardware: HardwareSpec | None) -> pl.Data
         **{
             C.roofline_time_us: roofline_us,
             C.roofline_bound: pl.when(has_roofline).then(
-                pl.when(compute_us >= memory_us)
-                .then(pl.lit("COMPUTE_BOUND"))
-                .otherwise(pl.lit("MEMORY_BOUND"))
+                first_of({"COMPUTE_BOUND": compute_us >= memory_us}, "MEMORY_BOUND")
             ),
             C.pct_roofline: 100 * roofline_us / time_us,
         },

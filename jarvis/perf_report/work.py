@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis.core.errors import TooDeepError
+from jarvis.core.expressions import first_of
 from jarvis.perf_report.communication_names import UNKNOWN, communicates, communication_kind
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
@@ -27,13 +28,7 @@ _IS_COPY = (pl.col(C.cat) == "gpu_memcpy") | (
 
 
 def _kind(is_copy: pl.Expr, is_communication: pl.Expr) -> pl.Expr:
-    return (
-        pl.when(is_copy)
-        .then(pl.lit(COPY))
-        .when(is_communication)
-        .then(pl.lit(COMMUNICATION))
-        .otherwise(pl.lit(COMPUTE))
-    )
+    return first_of({COPY: is_copy, COMMUNICATION: is_communication}, COMPUTE)
 
 
 _NAME = pl.col(C.name)

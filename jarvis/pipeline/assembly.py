@@ -13,7 +13,7 @@ from jarvis.comparison import compare as compare_sides
 from jarvis.core.errors import NotSimulatedError
 from jarvis.core.output import limited_output
 from jarvis.core.product import product_version
-from jarvis.core.targets import Targets
+from jarvis.core.request import Targets
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report import Totals
 from jarvis.pipeline.inputs import AnalysisInput, compute_units

@@ -11,15 +11,14 @@ from jarvis.analyses import load_analyses
 from jarvis.capture import captures_sha256
 from jarvis.capture.tables import graph_tables
 from jarvis.core.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
-from jarvis.core.request import AnalysisRequest
-from jarvis.core.targets import Targets
+from jarvis.core.request import AnalysisRequest, Targets
 from jarvis.extensions import Extensions, content_sha256
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.perf_models.model_config import read_model_config
 from jarvis.perf_models.transformer import ServedModel
 from jarvis.perf_report import CallPath
 from jarvis.perf_report.serving.layer_operations import with_figures
-from jarvis.perf_report.serving.phases import inference_phases
+from jarvis.perf_report.serving.rates import inference_phases
 from jarvis.perf_report.serving.steps import with_bandwidth_of
 from jarvis.pipeline.steps import IMPORT_STEPS, REPROJECTION_STEPS, STEPS
 from jarvis.run import (
@@ -28,7 +27,7 @@ from jarvis.run import (
     main_call_paths,
 )
 from jarvis.schemas import conform
-from jarvis.schemas.captures import TABLES as CAPTURES
+from jarvis.schemas.serving import CAPTURES
 from jarvis.schemas.serving import TABLES as INFERENCE
 from jarvis.simulation.stored import TABLES, SimulationInfo, not_simulated
 from jarvis.text.format import counted, listed

@@ -14,7 +14,7 @@ from jarvis.analyses.runner import SplitOperations, run_analyses
 from jarvis.core.errors import MissingTableError
 from jarvis.core.extension_log import Log
 from jarvis.core.product import product_version
-from jarvis.core.targets import Targets
+from jarvis.core.request import Targets
 from jarvis.extensions import load_extensions
 from jarvis.findings import Status
 from jarvis.hardware import HardwareSpec

@@ -6,7 +6,8 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.intervals import Int64s, added_parts, covered_until
+from jarvis.core.arrays import Int64s
+from jarvis.perf_report.intervals import added_parts, covered_until
 from jarvis.ranks.members import RANK, Batch
 from jarvis.ranks.roles import stages_of
 from jarvis.schemas.names import C

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.changes import COMPUTE, Change, ScaleGpu, ScaleHost, Span, Work
+from jarvis.core.arrays import Float64s, Int64s
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.states import State
 from jarvis.ranks.clock import Clock, Quality
@@ -22,7 +23,6 @@ from jarvis.ranks.lateness import is_comparable
 from jarvis.ranks.members import Member
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import changed_weights
-from jarvis.simulation.events import Float64s, Int64s
 from jarvis.simulation.graph import CycleError, Graph
 from jarvis.simulation.quality import Grade
 from jarvis.simulation.ranks import Joint, RankClock, joint_graph

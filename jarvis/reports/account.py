@@ -2,8 +2,8 @@
 
 import polars as pl
 
+from jarvis.analyses.operations import timeline_window
 from jarvis.analyses.system.cpu_idle.sources import placed, where
-from jarvis.analyses.window import timeline_window
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.step_account import LABELS, StepAccount, step_name

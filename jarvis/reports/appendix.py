@@ -1,7 +1,7 @@
 """The appendices of the reports: input, assumptions and rules."""
 
 from jarvis import impact
-from jarvis.core.targets import Targets
+from jarvis.core.request import Targets
 from jarvis.hardware import HardwareSpec
 from jarvis.reports import sections
 from jarvis.reports.figures import target_words

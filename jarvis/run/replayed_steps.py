@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.intervals import Int64s
+from jarvis.core.arrays import Int64s
 from jarvis.run.run import Run
 from jarvis.run.timeline import Timeline
 from jarvis.schemas.names import C

@@ -22,7 +22,7 @@ from jarvis.core.errors import (
     RunVersionError,
     UnknownReferenceError,
 )
-from jarvis.core.targets import Targets
+from jarvis.core.request import Targets
 from jarvis.core.workspace import SCHEMA_VERSION, RunPaths, analyses_dir
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report import CallPath, Totals

@@ -7,8 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.analyses.window import timeline_window
-from jarvis.perf_report.intervals import Int64s, covered_by_bin, greatest_ns, least_ns
+from jarvis.analyses.operations import timeline_window
+from jarvis.core.arrays import Int64s
+from jarvis.perf_report.intervals import covered_by_bin, greatest_ns, least_ns
 from jarvis.perf_report.timeline.host import ACTIVE, HostCall, own_ns
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.step_account import StepAccount

@@ -3,7 +3,8 @@
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.intervals import Int64s, covered_by_bin
+from jarvis.core.arrays import Int64s
+from jarvis.perf_report.intervals import covered_by_bin
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.run.run import Run
 from jarvis.schemas.names import C

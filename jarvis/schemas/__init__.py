@@ -4,22 +4,14 @@ All labels are defined here. Labels of the report sheets are TraceLens's, for co
 tools; column names are ours and contain the unit.
 """
 
-from typing import TypeVar
+from collections.abc import Callable
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 import polars as pl
 
 from jarvis.core.errors import MissingTableError
-from jarvis.schemas import (
-    captures,
-    comparison,
-    ranks,
-    serving,
-    sheets,
-    simulation,
-    steps,
-    tables,
-    trace_diff,
-)
+from jarvis.schemas import comparison, ranks, serving, sheets, steps, tables, trace_diff
 from jarvis.schemas.columns import (
     ANY_PARAM,
     FLAG,
@@ -56,6 +48,8 @@ __all__ = [
     "column",
     "columns",
     "conform",
+    "conformed",
+    "dtypes",
     "label",
     "labeled",
     "schemas_markdown",
@@ -87,7 +81,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "steps": steps.STEPS,
     "step_gaps": steps.STEP_GAPS,
     **serving.TABLES,
-    **simulation.TABLES,
+    **steps.SIMULATION,
     "host_threads": tables.HOST_THREADS,
     "host_slices": tables.HOST_SLICES,
     "host_bins": tables.HOST_BINS,
@@ -102,7 +96,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "attention_groups": tables.ATTENTION_GROUPS,
     "attention_steps": tables.ATTENTION_STEPS,
     "trace_health": tables.TRACE_HEALTH,
-    **captures.TABLES,
+    **serving.CAPTURES,
     **comparison.SCHEMAS,
     **ranks.TABLES,
 }
@@ -131,6 +125,11 @@ def column(table: str, name: str) -> Column:
     raise MissingTableError(f"{table}.{name}", "the table has no such column")
 
 
+def dtypes(table: str) -> dict[str, pl.DataType]:
+    """Return the dtypes of the columns of a table by name."""
+    return {column.name: column.dtype for column in columns(table)}
+
+
 def label(table: str, name: str) -> str:
     """Return the label of a column."""
     return column(table, name).label
@@ -157,6 +156,16 @@ def conform(frame: _Frame, table: str) -> _Frame:
         elif not c.optional or c.name in names:
             chosen.append(pl.col(c.name).cast(c.dtype))
     return frame.select(chosen)
+
+
+def conformed(make: Callable[[Any], pl.DataFrame]) -> cached_property[pl.DataFrame]:
+    """Return a cached property that conforms to the schema of its name (decorator of a method)."""
+
+    @wraps(make)
+    def of_schema(self: Any) -> pl.DataFrame:
+        return conform(make(self), make.__name__)
+
+    return cached_property(of_schema)
 
 
 _ABOUT = {
@@ -236,8 +245,8 @@ _ABOUT = {
     "attention_steps": "The operations at each position of these groups.",
     "trace_health": "Facts about the quality of the trace, warnings first, with the affected "
     "results and how to record better.",
-    **simulation.ABOUT,
-    **captures.ABOUT,
+    **steps.ABOUT_SIMULATION,
+    **serving.ABOUT_CAPTURES,
     **comparison.ABOUT,
     **ranks.ABOUT,
 }

@@ -111,6 +111,42 @@ def number(
     return Column(name, label, NUMBER, unit, fmt, meaning, optional)
 
 
+def milliseconds(
+    name: str, label: str, meaning: str, fmt: str = ",.3f", optional: bool = False
+) -> Column:
+    """Return a float column with the unit ms, which the label gets, too."""
+    return number(name, f"{label} (ms)", "ms", meaning, fmt, optional)
+
+
+def microseconds(
+    name: str, label: str, meaning: str, fmt: str = ",.3f", optional: bool = False
+) -> Column:
+    """Return a float column with the unit µs, which the label gets, too."""
+    return number(name, f"{label} (µs)", "µs", meaning, fmt, optional)
+
+
+def percent(
+    name: str, label: str, meaning: str, fmt: str = ",.3f", optional: bool = False
+) -> Column:
+    """Return a float column with the unit %, which the label gets, too."""
+    return number(name, f"{label} (%)", "%", meaning, fmt, optional)
+
+
+def size(name: str, label: str, meaning: str, optional: bool = False) -> Column:
+    """Return an integer column of bytes."""
+    return Column(name, label, INTEGER, "bytes", ",d", meaning, optional)
+
+
+def names(name: str, label: str, meaning: str, optional: bool = False) -> Column:
+    """Return a column of lists of texts."""
+    return Column(name, label, NAMES, meaning=meaning, optional=optional)
+
+
+def uids(name: str, label: str, meaning: str, optional: bool = False) -> Column:
+    """Return a column of lists of positions in the trace."""
+    return Column(name, label, UIDS, meaning=meaning, optional=optional)
+
+
 _STATISTICS = {
     "mean": "mean over the calls",
     "median": "median over the calls",

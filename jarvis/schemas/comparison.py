@@ -4,7 +4,18 @@ A difference is target minus reference, in percent of the reference. In a run th
 tables start with ``comparison_``.
 """
 
-from jarvis.schemas.columns import UIDS, Column, count, flag, integer, number, text
+from jarvis.schemas.columns import (
+    Column,
+    count,
+    flag,
+    integer,
+    microseconds,
+    milliseconds,
+    number,
+    percent,
+    text,
+    uids,
+)
 from jarvis.schemas.names import C
 from jarvis.schemas.sheets import BOUND_MEANING
 
@@ -12,13 +23,12 @@ from jarvis.schemas.sheets import BOUND_MEANING
 def _times(meaning: str) -> tuple[Column, ...]:
     """Return columns for the time of both sides, and the difference in ms and in percent."""
     return (
-        number(C.reference_ms, "Reference (ms)", "ms", f"{meaning} on the reference"),
-        number(C.target_ms, "Target (ms)", "ms", f"{meaning} on the target"),
-        number(C.difference_ms, "Difference (ms)", "ms", "target minus reference"),
-        number(
+        milliseconds(C.reference_ms, "Reference", f"{meaning} on the reference"),
+        milliseconds(C.target_ms, "Target", f"{meaning} on the target"),
+        milliseconds(C.difference_ms, "Difference", "target minus reference"),
+        percent(
             C.difference_pct,
-            "Difference (%)",
-            "%",
+            "Difference",
             "target minus reference, in percent of the reference; empty if that takes no time",
             "+,.1f",
         ),
@@ -38,10 +48,9 @@ _TYPES = text(C.input_types, "Input types", "dtypes of the arguments; empty if t
 _PAIR = integer(C.pair, "Pair", "number of the row in `comparison_operations`")
 _SIDE = text(C.side, "Side", "target or reference")
 _FOUND_IN = text(C.found_in, "Found in", "both, target or reference")
-_UNEXPLAINED = number(
+_UNEXPLAINED = milliseconds(
     C.unexplained_ms,
-    "Not explained (ms)",
-    "ms",
+    "Not explained",
     "time beyond the attainable time, of rows that are slower than the hardware explains; 0 for "
     "other rows",
 )
@@ -49,36 +58,32 @@ _UNEXPLAINED = number(
 TOTALS = (
     text(C.type, "Part", "part of the GPU timeline, as in that sheet"),
     *_times("time"),
-    number(C.reference_percent, "Reference (%)", "%", "share of its total time", ",.1f"),
-    number(C.target_percent, "Target (%)", "%", "share of its total time", ",.1f"),
+    percent(C.reference_percent, "Reference", "share of its total time", ",.1f"),
+    percent(C.target_percent, "Target", "share of its total time", ",.1f"),
 )
 STEPS = (
     text(C.type, "Part", "part of the step time; the last row is their sum"),
     *_times("mean of the steps,"),
-    number(C.reference_percent, "Reference (%)", "%", "share of its step time", ",.1f"),
-    number(C.target_percent, "Target (%)", "%", "share of its step time", ",.1f"),
+    percent(C.reference_percent, "Reference", "share of its step time", ",.1f"),
+    percent(C.target_percent, "Target", "share of its step time", ",.1f"),
 )
 BOUNDS = (
     text(C.bound, "Bound", "memory, compute, or not known, on the hardware of each side"),
     *_times("GPU time of the operations with this bound"),
-    number(C.reference_percent, "Reference (%)", "%", "share of its operations' time", ",.1f"),
-    number(C.target_percent, "Target (%)", "%", "share of its operations' time", ",.1f"),
+    percent(C.reference_percent, "Reference", "share of its operations' time", ",.1f"),
+    percent(C.target_percent, "Target", "share of its operations' time", ",.1f"),
 )
 CATEGORIES = (
     _CATEGORY,
     text(C.title, "Title", "title of that analysis"),
     *_times("GPU time"),
-    number(
+    milliseconds(
         C.only_in_reference_ms,
-        "Only in reference (ms)",
-        "ms",
+        "Only in reference",
         "of operations of the reference without a counterpart",
     ),
-    number(
-        C.only_in_target_ms,
-        "Only in target (ms)",
-        "ms",
-        "of operations of the target without a counterpart",
+    milliseconds(
+        C.only_in_target_ms, "Only in target", "of operations of the target without a counterpart"
     ),
     _UNEXPLAINED,
 )
@@ -98,8 +103,8 @@ OPERATIONS = (
     _TYPES,
     integer(C.uid, "UID", "heaviest row of the target's operations table"),
     integer(C.reference_uid, "Reference UID", "likewise of the reference's"),
-    Column(C.uids, "UIDs", UIDS, meaning="all rows of the target's operations table"),
-    Column(C.reference_uids, "Reference UIDs", UIDS, meaning="likewise of the reference's"),
+    uids(C.uids, "UIDs", "all rows of the target's operations table"),
+    uids(C.reference_uids, "Reference UIDs", "likewise of the reference's"),
     text(C.bound, "Bound", BOUND_MEANING),
     text(C.reference_bound, "Reference bound", "the same on the reference"),
     text(C.dtype, "Type", "type in which the target's heaviest row computes"),
@@ -154,10 +159,9 @@ OPERATIONS = (
         "FLOPs (else bytes) per call of the target / reference; empty if either is not known",
         ",.2f",
     ),
-    number(
+    milliseconds(
         C.attainable_ms,
-        "Attainable (ms)",
-        "ms",
+        "Attainable",
         "time on the target at the highest expected ratio, at least its roofline time",
     ),
     flag(
@@ -179,11 +183,10 @@ OPERATIONS = (
     ),
     _UNEXPLAINED,
     text(C.explanation, "Explanation", "how much of the difference the hardware explains"),
-    number(C.efficiency_pct, "Efficiency (%)", "%", "share of the target's roofline", ",.1f"),
-    number(
+    percent(C.efficiency_pct, "Efficiency", "share of the target's roofline", ",.1f"),
+    percent(
         C.reference_efficiency_pct,
-        "Reference efficiency (%)",
-        "%",
+        "Reference efficiency",
         "share of the reference's roofline",
         ",.1f",
     ),
@@ -200,7 +203,7 @@ UNMATCHED = (
     _TYPES,
     text(C.bound, "Bound", BOUND_MEANING),
     count(C.calls, "Calls", "all calls"),
-    number(C.time_ms, "GPU time (ms)", "ms", "GPU busy time without a counterpart"),
+    milliseconds(C.time_ms, "GPU time", "GPU busy time without a counterpart"),
     number(C.percent_of_compute, "% of compute", "%", "that time / its computation time", ",.2f"),
     text(C.kernel, "Main kernel", "kernel with most time"),
     text(C.place, "Place", "nearest call above it that both have in common"),
@@ -222,8 +225,8 @@ LOWERING = (
     text(C.kernel, "Kernel", "kernel that the operation is lowered to on this side"),
     _FOUND_IN,
     number(C.launches_per_call, "Launches per call", "", "launches of it / calls", ",.2f"),
-    number(C.us_per_call, "Time per call (µs)", "µs", "its time / calls"),
-    number(C.percent, "Share (%)", "%", "share of the operation's kernel time", ",.1f"),
+    microseconds(C.us_per_call, "Time per call", "its time / calls"),
+    percent(C.percent, "Share", "share of the operation's kernel time", ",.1f"),
 )
 COLLECTIVES = (
     text(C.collective, "Collective", "kind of collective"),

@@ -1,15 +1,17 @@
 """Tables of a distributed run: several ranks of a job."""
 
 from jarvis.schemas.columns import (
-    INTEGER,
-    UIDS,
-    Column,
     count,
     flag,
     integer,
+    microseconds,
+    milliseconds,
     nanoseconds,
     number,
+    percent,
+    size,
     text,
+    uids,
 )
 from jarvis.schemas.names import C
 
@@ -37,51 +39,44 @@ RANKS = (
             (C.ep, "EP", "that divide experts"),
         )
     ),
-    number(
+    microseconds(
         C.clock_offset_us,
-        "Clock offset (µs)",
-        "µs",
+        "Clock offset",
         "what the clock of the rank is ahead of that of the first rank; empty if it has no "
         "collective in common with it",
     ),
-    number(C.clock_error_us, "Clock error (µs)", "µs", "standard error of the offset"),
+    microseconds(C.clock_error_us, "Clock error", "standard error of the offset"),
     number(C.clock_drift_ppm, "Clock drift (ppm)", "ppm", "how much faster the clock is"),
     count(C.steps, "Steps", "marked steps in the recording"),
-    number(C.window_ms, "Window (ms)", "ms", "from the first to the last GPU event"),
-    number(C.compute_ms, "Compute (ms)", "ms", "compute kernels run"),
-    number(C.exposed_comm_ms, "Exposed communication (ms)", "ms", "and no compute"),
-    number(C.exposed_copy_ms, "Exposed copies (ms)", "ms", "and no other GPU work"),
-    number(C.idle_ms, "Idle (ms)", "ms", "no GPU work"),
-    number(
+    milliseconds(C.window_ms, "Window", "from the first to the last GPU event"),
+    milliseconds(C.compute_ms, "Compute", "compute kernels run"),
+    milliseconds(C.exposed_comm_ms, "Exposed communication", "and no compute"),
+    milliseconds(C.exposed_copy_ms, "Exposed copies", "and no other GPU work"),
+    milliseconds(C.idle_ms, "Idle", "no GPU work"),
+    milliseconds(
         C.comm_ms,
-        "In collectives (ms)",
-        "ms",
+        "In collectives",
         "sum of the durations of communication kernels; simultaneous ones each count in full",
     ),
-    number(C.wait_ms, "Waiting (ms)", "ms", f"of that, {_WAIT}; without edges; {_EMPTY}"),
-    number(
+    milliseconds(C.wait_ms, "Waiting", f"of that, {_WAIT}; without edges; {_EMPTY}"),
+    milliseconds(
         C.edge_wait_ms,
-        "Waiting at edges (ms)",
-        "ms",
+        "Waiting at edges",
         "waiting in instances before which the ranks were not yet held together in the recording: "
         "it shows what happened before",
     ),
-    number(C.exposed_wait_ms, "Exposed waiting (ms)", "ms", "waiting without edges and compute"),
-    number(
+    milliseconds(C.exposed_wait_ms, "Exposed waiting", "waiting without edges and compute"),
+    milliseconds(
         C.exposed_transfer_ms,
-        "Exposed transfer (ms)",
-        "ms",
+        "Exposed transfer",
         "rest of the instances with known waiting, beside which no compute runs",
     ),
-    number(
+    milliseconds(
         C.caused_wait_ms,
-        "Caused waiting (ms)",
-        "ms",
+        "Caused waiting",
         "waiting of other ranks in instances at which this rank arrived last, without edges",
     ),
-    number(
-        C.caused_exposed_wait_ms, "Caused exposed waiting (ms)", "ms", "of that without compute"
-    ),
+    milliseconds(C.caused_exposed_wait_ms, "Caused exposed waiting", "of that without compute"),
     count(C.times_last, "Times last", "instances without edges at which it arrived last"),
     number(
         C.speed_ratio,
@@ -92,15 +87,14 @@ RANKS = (
         "three ranks or 50 such signatures",
         ".3f",
     ),
-    number(
+    milliseconds(
         C.gain_low_ms,
-        "Step gain, at least (ms)",
-        "ms",
+        "Step gain, at least",
         "what the median step gains at least if the rank were as the median of the ranks: its "
         f"kernels and its idle time; {_EMPTY}",
     ),
-    number(C.gain_ms, "Step gain (ms)", "ms", "the same, where it is known exactly"),
-    number(C.gain_high_ms, "Step gain, at most (ms)", "ms", "the same, at most"),
+    milliseconds(C.gain_ms, "Step gain", "the same, where it is known exactly"),
+    milliseconds(C.gain_high_ms, "Step gain, at most", "the same, at most"),
     text(
         C.gain_method,
         "Gain by",
@@ -137,8 +131,8 @@ COMMUNICATORS = (
     text(C.kinds, "Kinds", "kinds of its collectives"),
     count(C.instance_count, "Instances", "collectives that were matched"),
     count(C.message_bytes, "Bytes", "sum of the messages of its instances"),
-    number(C.comm_ms, "In collectives (ms)", "ms", "sum over its kernels of all recorded ranks"),
-    number(C.wait_ms, "Waiting (ms)", "ms", f"of that, {_WAIT}; without edges; {_EMPTY}"),
+    milliseconds(C.comm_ms, "In collectives", "sum over its kernels of all recorded ranks"),
+    milliseconds(C.wait_ms, "Waiting", f"of that, {_WAIT}; without edges; {_EMPTY}"),
 )
 INSTANCES = (
     integer(C.instance_id, "Instance", "number of the instance, by time"),
@@ -161,15 +155,12 @@ INSTANCES = (
         "of the clocks",
     ),
     integer(C.second_rank, "Second to last", "the rank that arrived before it"),
-    number(C.margin_us, "Margin (µs)", "µs", "from the second-to-last to the last arrival"),
-    number(C.skew_us, "Skew (µs)", "µs", "from the first to the last arrival"),
-    number(C.wait_us, "Waiting (µs)", "µs", f"sum over the ranks: {_WAIT}"),
-    number(C.exposed_wait_us, "Exposed waiting (µs)", "µs", "of that, without compute"),
-    number(
-        C.transfer_us,
-        "Transfer (µs)",
-        "µs",
-        "median over the ranks of the time after the last arrival",
+    microseconds(C.margin_us, "Margin", "from the second-to-last to the last arrival"),
+    microseconds(C.skew_us, "Skew", "from the first to the last arrival"),
+    microseconds(C.wait_us, "Waiting", f"sum over the ranks: {_WAIT}"),
+    microseconds(C.exposed_wait_us, "Exposed waiting", "of that, without compute"),
+    microseconds(
+        C.transfer_us, "Transfer", "median over the ranks of the time after the last arrival"
     ),
     flag(
         C.transfer_is_bound,
@@ -178,13 +169,12 @@ INSTANCES = (
     ),
     number(C.algo_gbs, "Algorithm bandwidth (GB/s)", "GB/s", "bytes / transfer"),
     number(C.bus_gbs, "Bus bandwidth (GB/s)", "GB/s", "bytes that cross a link / transfer"),
-    number(
+    microseconds(
         C.floor_us,
-        "Latency floor (µs)",
-        "µs",
+        "Latency floor",
         "transfer of a message of hardly any bytes in the same communicator",
     ),
-    number(C.end_spread_us, "Spread of ends (µs)", "µs", "from the first to the last end"),
+    microseconds(C.end_spread_us, "Spread of ends", "from the first to the last end"),
     text(
         C.match,
         "Matched by",
@@ -202,7 +192,7 @@ INSTANCES = (
         "its ranks were not yet held together in the recording, or it is cut: waiting "
         "shows what happened before",
     ),
-    Column(C.missing_ranks, "Missing ranks", UIDS, meaning="ranks of the group without a kernel"),
+    uids(C.missing_ranks, "Missing ranks", "ranks of the group without a kernel"),
 )
 INSTANCE_RANKS = (
     _INSTANCE,
@@ -214,15 +204,15 @@ INSTANCE_RANKS = (
     nanoseconds(C.exposed_wait_ns, "Exposed waiting", "of that, without compute on the rank"),
     nanoseconds(C.transfer_ns, "Transfer", "the rest of the duration"),
     nanoseconds(C.exposed_transfer_ns, "Exposed transfer", "of that, without compute on the rank"),
-    Column(C.in_bytes, "Bytes sent", INTEGER, "bytes", ",d", "message that the rank sends"),
-    Column(C.out_bytes, "Bytes received", INTEGER, "bytes", ",d", "message that it receives"),
+    size(C.in_bytes, "Bytes sent", "message that the rank sends"),
+    size(C.out_bytes, "Bytes received", "message that it receives"),
 )
 UNMATCHED = (
     _RANK,
     _UID,
     _COMM_ID,
     _KIND,
-    Column(C.bytes, "Bytes", INTEGER, "bytes", ",d", "message that the rank sends"),
+    size(C.bytes, "Bytes", "message that the rank sends"),
     text(
         C.reason,
         "Why",
@@ -237,9 +227,9 @@ CLOCKS = (
     _KIND,
     count(C.instance_count, "Instances", "instances with two recorded ranks or more"),
     flag(C.is_used, "Used", "the offsets of the clocks are estimated from it"),
-    number(C.residual_us, "Residual (µs)", "µs", "median disagreement of ends after alignment"),
-    number(C.p95_us, "95th percentile (µs)", "µs", "of that"),
-    number(C.skew_us, "Median skew (µs)", "µs", "median time from first to last arrival"),
+    microseconds(C.residual_us, "Residual", "median disagreement of ends after alignment"),
+    microseconds(C.p95_us, "95th percentile", "of that"),
+    microseconds(C.skew_us, "Median skew", "median time from first to last arrival"),
     text(C.clock_quality, "Clocks", "`fine`, `usable` or `unknown`"),
     text(C.reason, "Why", "why they are unknown"),
 )
@@ -271,9 +261,7 @@ LATENESS = (
         "rank whose own time the lateness is from, where most of it is inherited",
     ),
     integer(C.root_instance, "Root instance", "instance at which it was late"),
-    number(
-        C.explained_pct, "Explained (%)", "%", "part of the own time with a known state", ",.1f"
-    ),
+    percent(C.explained_pct, "Explained", "part of the own time with a known state", ",.1f"),
 )
 LATENESS_CAUSES = (
     _INSTANCE,
@@ -292,42 +280,37 @@ RANK_STEPS = (
     _RANK,
     integer(C.step, "Step", "recorded number of the step, else its position"),
     nanoseconds(C.start_ns, "Start", "on the common clock, from the first event of all ranks"),
-    number(C.duration_ms, "Step time (ms)", "ms", "as in `steps`, whose parts follow"),
-    number(C.compute_ms, "Compute (ms)", "ms", "compute kernels run"),
-    number(C.exposed_comm_ms, "Exposed communication (ms)", "ms", "and no compute"),
-    number(C.exposed_copy_ms, "Exposed copies (ms)", "ms", "and no other GPU work"),
-    number(C.idle_ms, "Idle (ms)", "ms", "no GPU work"),
-    number(
+    milliseconds(C.duration_ms, "Step time", "as in `steps`, whose parts follow"),
+    milliseconds(C.compute_ms, "Compute", "compute kernels run"),
+    milliseconds(C.exposed_comm_ms, "Exposed communication", "and no compute"),
+    milliseconds(C.exposed_copy_ms, "Exposed copies", "and no other GPU work"),
+    milliseconds(C.idle_ms, "Idle", "no GPU work"),
+    milliseconds(
         C.exposed_wait_ms,
-        "Exposed waiting (ms)",
-        "ms",
+        "Exposed waiting",
         f"of the collectives that the step launches, {_WAIT}, without compute and edges; {_EMPTY}",
     ),
-    number(C.exposed_transfer_ms, "Exposed transfer (ms)", "ms", "likewise, the rest"),
-    number(
+    milliseconds(C.exposed_transfer_ms, "Exposed transfer", "likewise, the rest"),
+    milliseconds(
         C.lateness_ms,
-        "Lateness (ms)",
-        "ms",
+        "Lateness",
         "sum of the new lateness at the instances of the step at which the rank arrived last",
     ),
-    number(
+    milliseconds(
         C.bubble_ms,
-        "Bubble (ms)",
-        "ms",
+        "Bubble",
         "waiting in collectives with ranks of other pipeline stages, without compute and edges; "
         "simultaneous waiting counts once; empty without stages or such collectives",
     ),
-    number(
+    milliseconds(
         C.bubble_before_ms,
-        "Bubble, warm-up (ms)",
-        "ms",
+        "Bubble, warm-up",
         "of that, until the stage has received its first micro-batch; empty without sends",
     ),
-    number(C.bubble_between_ms, "Bubble, steady (ms)", "ms", "of that, the rest"),
-    number(
+    milliseconds(C.bubble_between_ms, "Bubble, steady", "of that, the rest"),
+    milliseconds(
         C.bubble_after_ms,
-        "Bubble, cool-down (ms)",
-        "ms",
+        "Bubble, cool-down",
         "of that, in collectives that begin after its last send or receive of the step",
     ),
 )
@@ -335,19 +318,15 @@ RANK_STEPS = (
 PAIRS = (
     integer(C.src, "From", "rank that sends"),
     integer(C.dst, "To", "rank that receives"),
-    Column(
+    size(
         C.bytes,
         "Bytes",
-        INTEGER,
-        "bytes",
-        ",d",
         "sum of the messages; of an all-to-all the part of the rows for the receiver",
     ),
     count(C.count, "Calls", "sends, and all-to-alls in which the one sends to the other"),
-    number(
+    microseconds(
         C.transfer_us,
-        "Transfer (µs)",
-        "µs",
+        "Transfer",
         "of these calls on the sender, after all their ranks had arrived, an all-to-all in full; "
         f"{_EMPTY}",
     ),

@@ -14,7 +14,9 @@ from jarvis.schemas.columns import (
     count,
     flag,
     integer,
+    names,
     number,
+    percent,
     statistics,
     text,
 )
@@ -22,10 +24,8 @@ from jarvis.schemas.names import C
 from jarvis.schemas.trace_diff import COMPARED
 
 _PERCENT = (
-    number(C.percent, "Percentage (%)", "%", "share of the sum over all rows of the sheet"),
-    number(
-        C.cumulative_percent, "Cumulative Percentage (%)", "%", "running sum of the shares above"
-    ),
+    percent(C.percent, "Percentage", "share of the sum over all rows of the sheet"),
+    percent(C.cumulative_percent, "Cumulative Percentage", "running sum of the shares above"),
 )
 THREAD = (
     text(C.process_name, "process_name", "process that made the call"),
@@ -66,11 +66,10 @@ _IS_RECOMPUTE = flag(
     "runs again in the backward pass because of activation checkpointing",
     optional=True,
 )
-_OVERLAPPING_NAMES = Column(
+_OVERLAPPING_NAMES = names(
     C.overlapping_kernel_names,
     "overlapping_kernel_names",
-    NAMES,
-    meaning="work of other streams that runs at the same time as the kernels of the call",
+    "work of other streams that runs at the same time as the kernels of the call",
     optional=True,
 )
 _OVERLAP = (
@@ -106,7 +105,7 @@ _PARENT_MODULE = text(
 
 def _call_stack(name: str, label: str) -> Column:
     meaning = "name of the first call and of the modules around it, innermost first"
-    return Column(name, label, NAMES, meaning=meaning, optional=True)
+    return names(name, label, meaning, optional=True)
 
 
 _CALL_STACK_FIRST = _call_stack(C.call_stack_first, "call_stack_first")
@@ -206,7 +205,7 @@ OPS_SUMMARY = (
     number(C.direct_kernel_time_ms, "total_direct_kernel_time_ms", "ms", _DIRECT),
     number(C.subtree_kernel_time_ms, "total_subtree_kernel_time_ms", "ms", _SUBTREE, optional=True),
     count(C.count, "Count", "operators that launched GPU work"),
-    Column(C.categories, "Categories", NAMES, meaning="op categories of these operators"),
+    names(C.categories, "Categories", "op categories of these operators"),
     _CALL_STACK_FIRST,
     *_PERCENT,
 )
@@ -349,11 +348,10 @@ KERNEL_SUMMARY = (
     number(C.dur_us_sum, "Kernel duration (µs)_sum", "µs", f"{_KERNEL_DURATION}; sum"),
     count(C.dur_us_count, "Kernel duration (µs)_count", "kernels in the row"),
     *statistics(C.dur_us, "Kernel duration (µs)", "µs", _KERNEL_DURATION, ("mean", "min", "max")),
-    number(C.percent_of_kernels, "Percent of kernels time (%)", "%", "share of all kernels' time"),
-    number(
+    percent(C.percent_of_kernels, "Percent of kernels time", "share of all kernels' time"),
+    percent(
         C.percent_of_total,
-        "Percent of total time (%)",
-        "%",
+        "Percent of total time",
         "share of total_time of the GPU timeline, which may exclude work that these rows count",
     ),
 )

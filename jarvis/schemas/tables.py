@@ -4,18 +4,20 @@ from dataclasses import replace
 
 from jarvis.schemas.columns import (
     ARGUMENTS,
-    INTEGER,
     KERNELS,
-    NAMES,
     POPULATIONS,
-    UIDS,
     Column,
     count,
     flag,
     integer,
+    microseconds,
+    names,
     nanoseconds,
     number,
+    percent,
+    size,
     text,
+    uids,
 )
 from jarvis.schemas.names import C
 from jarvis.schemas.sheets import (
@@ -37,12 +39,11 @@ OPERATIONS = (
     text(C.thread_name, "Thread", THREAD[2].meaning),
     *ARGUMENTS,
     count(C.operation_count, "Count", "calls with these arguments"),
-    number(C.kernel_time_us, "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over the calls"),
-    number(C.kernel_time_us_mean, "Mean kernel time (µs)", "µs", "mean over the calls"),
-    number(
+    microseconds(C.kernel_time_us, "Kernel time", f"{KERNEL_TIME}; sum over the calls"),
+    microseconds(C.kernel_time_us_mean, "Mean kernel time", "mean over the calls"),
+    microseconds(
         C.kernel_time_us_std,
-        "Std of kernel time (µs)",
-        "µs",
+        "Std of kernel time",
         "sample standard deviation over the calls; empty for one call",
     ),
     Column(
@@ -55,11 +56,9 @@ OPERATIONS = (
         "that only these calls have; empty if all calls are one group",
         optional=True,
     ),
-    number(C.host_time_us, "Host time (µs)", "µs", f"{HOST}; sum over the calls"),
+    microseconds(C.host_time_us, "Host time", f"{HOST}; sum over the calls"),
     count(C.kernel_count, "Kernels", "GPU events of all calls: kernels, copies, fills"),
-    number(
-        C.comm_time_us, "Communication time (µs)", "µs", "busy time of communication kernels inside"
-    ),
+    microseconds(C.comm_time_us, "Communication time", "busy time of communication kernels inside"),
     flag(C.has_perf_model, "Perf model", "FLOPs or bytes of the call are known"),
     text(
         C.model_origin,
@@ -88,17 +87,15 @@ OPERATIONS = (
     number(C.tb_per_s, "TB/s", "TB/s", "bytes of all calls / kernel time of all calls"),
     number(C.peak_tflops, "Peak TFLOP/s", "TFLOP/s", "compute peak of the hardware description"),
     number(C.peak_tb_per_s, "Peak TB/s", "TB/s", "bandwidth peak of the hardware description"),
-    number(
+    microseconds(
         C.roofline_time_us,
-        "Roofline time (µs)",
-        "µs",
+        "Roofline time",
         "longer of FLOPs / compute peak and bytes / bandwidth peak, of one call",
     ),
     text(C.bound, "Bound", BOUND_MEANING),
-    number(
+    percent(
         C.pct_roofline,
-        "Efficiency (%)",
-        "%",
+        "Efficiency",
         "roofline time of all calls / kernel time of all calls; over 100 means that the model or "
         "the peak does not apply, for instance because of cached data",
         ",.1f",
@@ -111,23 +108,18 @@ OPERATIONS = (
         KERNELS,
         meaning="GPU work of all calls by kernel name and stream, longest first",
     ),
-    Column(
-        C.launcher_names,
-        "Launched by",
-        NAMES,
-        meaning="operators that launch the kernels, as in the ops sheets",
+    names(
+        C.launcher_names, "Launched by", "operators that launch the kernels, as in the ops sheets"
     ),
-    Column(
+    uids(
         C.launcher_uids,
         "Launcher UIDs",
-        UIDS,
-        meaning="position in the trace of the launching operators of the example call",
+        "position in the trace of the launching operators of the example call",
     ),
-    Column(
+    names(
         C.module_path,
         "Module path",
-        NAMES,
-        meaning="modules around the example call (in a backward pass of its forward op), outermost "
+        "modules around the example call (in a backward pass of its forward op), outermost "
         "first; empty without Python stacks",
     ),
     text(
@@ -155,10 +147,9 @@ OPERATIONS = (
         "kernel time / total time of the GPU timeline",
         ",.2f",
     ),
-    number(
+    microseconds(
         C.saved_step_us,
-        "Saving of all steps (µs)",
-        "µs",
+        "Saving of all steps",
         "what all recorded steps together gain if only this operation reaches the target "
         "efficiency: the recording is replayed with its GPU events shorter; 0 if the steps do not "
         "wait for them; empty if they get shorter by less than 0.02% of the steps, without a "
@@ -166,10 +157,9 @@ OPERATIONS = (
         ",.1f",
         optional=True,
     ),
-    number(
+    microseconds(
         C.path_us,
-        "On the critical path (µs)",
-        "µs",
+        "On the critical path",
         "time of its GPU events on the chain of moments that the end of the recorded steps waited "
         "for; empty if step times are not simulated",
         ",.1f",
@@ -190,7 +180,7 @@ GPU_WORK = (
     integer(C.launcher_uid, "Launcher UID", "operator that made the call"),
     text(C.launcher_name, "Launcher", "name of that operator, or of the call if there is none"),
     integer(C.operation_uid, "Operation UID", "row of the operations table, if any"),
-    Column(C.bytes, "Bytes", INTEGER, "bytes", ",d", "size of a copy"),
+    size(C.bytes, "Bytes", "size of a copy"),
     text(C.direction, "Direction", "H2D, D2H, D2D or other for copies"),
     text(C.src_kind, "Source memory", "memory that a copy reads, such as Pageable"),
     text(C.dst_kind, "Destination memory", "memory that a copy writes"),
@@ -198,13 +188,12 @@ GPU_WORK = (
 MEMORY_COPIES = (
     text(C.direction, "Direction", "H2D, D2H, D2D or other"),
     count(C.count, "Count", "copies in the window of the GPU timeline"),
-    number(C.total_time_us, "Total time (µs)", "µs", "sum of their durations"),
-    number(C.avg_time_us, "Mean time (µs)", "µs", "mean duration"),
-    number(C.max_time_us, "Longest (µs)", "µs", "longest duration"),
-    number(
+    microseconds(C.total_time_us, "Total time", "sum of their durations"),
+    microseconds(C.avg_time_us, "Mean time", "mean duration"),
+    microseconds(C.max_time_us, "Longest", "longest duration"),
+    microseconds(
         C.exposed_time_us,
-        "Exposed time (µs)",
-        "µs",
+        "Exposed time",
         "time in which such a copy runs, but no computation and no communication",
     ),
     count(C.total_bytes, "Bytes", "bytes copied; empty if not recorded"),
@@ -215,7 +204,7 @@ COLLECTIVES = (
     text(C.name, "Kernel", "name of the communication kernel"),
     text(C.collective, "Collective", "kind of collective, if recorded"),
     nanoseconds(C.ts_ns, "Start", "start on the clock of the trace"),
-    number(C.dur_us, "Duration (µs)", "µs", "duration, including waiting for other ranks"),
+    microseconds(C.dur_us, "Duration", "duration, including waiting for other ranks"),
     integer(C.stream, "Stream", "stream index"),
     text(C.dtype, "Dtype", "element type"),
     text(C.group, "Process group", "name of the process group"),
@@ -273,18 +262,13 @@ COLLECTIVES = (
             text(C.comms_id, "Communicator id", "id of the communicator, equal on its ranks"),
             count(C.in_msg_nelems, "Elements sent", "elements that this rank sends"),
             count(C.out_msg_nelems, "Elements received", "elements that this rank receives"),
-            Column(
+            size(
                 C.in_bytes,
                 "Bytes sent",
-                INTEGER,
-                "bytes",
-                ",d",
                 "message that this rank sends; without recorded elements from the shapes of the "
                 "annotation around the launch",
             ),
-            Column(
-                C.out_bytes, "Bytes received", INTEGER, "bytes", ",d", "message that it receives"
-            ),
+            size(C.out_bytes, "Bytes received", "message that it receives"),
             text(C.in_split_size, "Elements sent to each", "elements for each rank of the group"),
             text(C.out_split_size, "Elements received from each", "elements from each rank"),
             integer(C.src_rank, "Source rank", "sender of a point-to-point call"),
@@ -316,20 +300,16 @@ IDLE_GAPS = (
     text(C.launch_name, "Launch call", "name of that call"),
     integer(C.launcher_uid, "Launcher UID", "operator that made the call"),
     text(C.launcher_name, "Launcher", "name of that operator, or of the call if there is none"),
-    number(
-        C.launch_lead_us,
-        "Launch lead (µs)",
-        "µs",
-        "from the start of the launch call to the end of the gap",
+    microseconds(
+        C.launch_lead_us, "Launch lead", "from the start of the launch call to the end of the gap"
     ),
-    number(
+    microseconds(
         C.host_time_us,
-        "Host time (µs)",
-        "µs",
+        "Host time",
         "from the start of the launch call before to the end of this one, or to the end of the gap",
     ),
     text(C.host_call, "Host call", "call of the launching thread that the cause is derived from"),
-    number(C.host_call_us, "Host call (µs)", "µs", "duration of that call"),
+    microseconds(C.host_call_us, "Host call", "duration of that call"),
     text(C.host_op, "Host operator", "operator that made that call"),
     text(
         C.host_frame,
@@ -345,10 +325,9 @@ IDLE_GAPS = (
         optional=True,
     ),
     integer(C.host_copy_uid, "Copy UID", "copy that the host call waits for", optional=True),
-    number(
+    microseconds(
         C.unlinked_us,
-        "Unlinked work (µs)",
-        "µs",
+        "Unlinked work",
         "time in the gap in which GPU events without a recorded launch run",
     ),
 )
@@ -452,7 +431,7 @@ OPERATION_MODELS = (
 ROOFLINE_CALLS = (
     text(C.sheet, "Sheet", "table with the call's row"),
     integer(C.row, "Row", "position of that row in the table"),
-    number(C.kernel_time_us, "Kernel time (µs)", "µs", KERNEL_TIME),
+    microseconds(C.kernel_time_us, "Kernel time", KERNEL_TIME),
     number(C.flops, "FLOPs", "FLOP", "floating-point work by the sheet's convention", ",.0f"),
     number(C.bytes, "Bytes", "bytes", "memory traffic by the sheet's convention", ",.0f"),
     text(C.compute_spec, "Compute peak", "compute unit and precision whose peak applies"),
@@ -466,7 +445,7 @@ _SCOPE = (
     text(C.scope_kind, "Kind of frame", "module, function, operator, or sequence for none"),
     text(C.scope_name, "Frame", "module, function or operator that the steps run in"),
 )
-_STEP_NAMES = Column(C.step_names, "Steps", NAMES, meaning="operators of one instance, in order")
+_STEP_NAMES = names(C.step_names, "Steps", "operators of one instance, in order")
 _INSTANCES = count(C.instance_count, "Instances", "number of times that the steps run")
 _LAUNCHES = count(C.kernel_count, "Kernels", "GPU events of all instances")
 _EXAMPLE = integer(C.example_uid, "Example UID", "first call of the first instance")
@@ -477,7 +456,7 @@ _STEP = (
     *ARGUMENTS[:2],
     text(C.kernel, "Kernel", "longest kernel of the step's first call"),
     count(C.calls, "Calls", "calls of this operation at this position"),
-    number(C.kernel_time_us, "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over these calls"),
+    microseconds(C.kernel_time_us, "Kernel time", f"{KERNEL_TIME}; sum over these calls"),
     number(C.bytes, "Bytes", "bytes", "minimum memory traffic of one call", ",.0f"),
 )
 FUSION_CHAINS = (
@@ -492,16 +471,16 @@ FUSION_CHAINS = (
         optional=True,
     ),
     _LAUNCHES,
-    number(C.kernel_time_us, "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over all instances"),
+    microseconds(C.kernel_time_us, "Kernel time", f"{KERNEL_TIME}; sum over all instances"),
     text(C.product_name, "Product", "matrix product whose epilogue the steps could be, or empty"),
     text(C.product_dims, "Product shapes", "shapes of that product's first call"),
     text(C.product_types, "Product dtypes", "dtypes of that product's first call"),
     text(C.product_kernel, "Product kernel", "longest kernel of that product's first call"),
-    number(C.product_time_us, "Product time (µs)", "µs", "kernel time of these products"),
+    microseconds(C.product_time_us, "Product time", "kernel time of these products"),
     count(C.kept_count, "Reused", "instances whose product's result is also used elsewhere"),
     count(C.attention_count, "Before attention", "instances whose result attention reads next"),
-    number(C.attention_time_us, "Before attention (µs)", "µs", "kernel time of these instances"),
-    number(C.modelled_pct, "Modeled (%)", "%", "share of that time whose memory traffic is known"),
+    microseconds(C.attention_time_us, "Before attention", "kernel time of these instances"),
+    percent(C.modelled_pct, "Modeled", "share of that time whose memory traffic is known"),
     number(
         C.step_bytes, "Bytes now", "bytes", "minimum memory traffic of all steps together", ",.0f"
     ),
@@ -531,7 +510,7 @@ ATTENTION_GROUPS = (
     _STEP_NAMES,
     _INSTANCES,
     _LAUNCHES,
-    number(C.kernel_time_us, "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over all instances"),
+    microseconds(C.kernel_time_us, "Kernel time", f"{KERNEL_TIME}; sum over all instances"),
     count(C.batch, "Batch", "sequences; times the heads if the heads are not known"),
     count(C.heads, "Heads", "attention heads; empty if batch and heads are one dimension"),
     count(C.n_q, "Queries", "queries per sequence"),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from jarvis.schemas.columns import ARGUMENTS, NAMES, Column, count, integer, number, text
+from jarvis.schemas.columns import ARGUMENTS, count, integer, names, number, text
 from jarvis.schemas.names import C
 
 _LCA = "lowest call that both traces have in common above GPU work"
@@ -75,11 +75,10 @@ DIFF_STATS = (
         "its number among all that the traces have in common, in order of calls",
     ),
     integer(C.gpu_op_uid, "gpu_op_uid", "position of the event in its trace"),
-    Column(
+    names(
         C.nn_module_stack,
         "nn_module_stack",
-        NAMES,
-        meaning="modules above the launch, outermost first; root if there are none",
+        "modules above the launch, outermost first; root if there are none",
     ),
     text(C.nn_module_parent, "nn_module_parent", "innermost of these modules"),
 )

@@ -21,9 +21,10 @@ from jarvis.changes import (
     Span,
     Work,
 )
+from jarvis.core.arrays import Bools, Float64s, Int32s, Int64s
 from jarvis.core.errors import ChangeError
-from jarvis.simulation.edges import REMOVED, Int32s, Kind
-from jarvis.simulation.events import Flags, Float64s, Int64s, length_before, union
+from jarvis.simulation.edges import REMOVED, Kind
+from jarvis.simulation.events import length_before, union
 from jarvis.simulation.graph import Graph, What
 
 ORDER = (
@@ -86,16 +87,16 @@ class Index:
         return _find(self.call_edge, uids)
 
     @cached_property
-    def launch_calls(self) -> Flags:
+    def launch_calls(self) -> Bools:
         """Whether work is launched at each node."""
         return self.flagged(self.graph.src[self.graph.kind == Kind.LAUNCH])
 
     @cached_property
-    def waiting_calls(self) -> Flags:
+    def waiting_calls(self) -> Bools:
         """Whether the node is the end of a call that awaits GPU work."""
         return self.flagged(self.graph.dst[self.graph.kind == Kind.SYNC])
 
-    def flagged(self, nodes: Int32s) -> Flags:
+    def flagged(self, nodes: Int32s) -> Bools:
         """Return whether each node is one of ``nodes``."""
         flags = np.zeros(self.graph.time.size, np.bool_)
         flags[nodes] = True
@@ -246,7 +247,7 @@ class _Changed:
                 self.host.setdefault(0.0, []).extend(change.host)
 
     @cached_property
-    def held_calls(self) -> Flags:
+    def held_calls(self) -> Bools:
         """Whether the node is the end of a call that loads modules or allocates."""
         held = self.index.flagged(self.graph.dst[self.index.call_edges(self.tables.held_calls)])
         return held

@@ -8,24 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from jarvis.core.arrays import Bools, Int64s
 from jarvis.perf_report.intervals import least_ns
 from jarvis.perf_report.timeline.host_spans import LOADS_KERNELS, with_threads
 from jarvis.perf_report.timeline.steps import StepSource, step_marks
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.links import SUBMITS_WORK
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from jarvis.trace.tables import THREAD_KEY
 
 QUERIES_IN_A_ROW = 3
 QUERY_RUN_NS = 50_000
 """That many queries in a row, for that long, are one call that waits."""
 
-_THREAD = [C.pid, C.tid]
 _ROLES = {
     "records": r"EventRecord",
     "waits_event": r"StreamWaitEvent",
@@ -54,15 +50,15 @@ class Calls:
     start: Int64s
     end: Int64s
     correlation: Int64s
-    is_mark: Flags
-    records: Flags
-    waits_event: Flags
-    syncs_device: Flags
-    syncs_stream: Flags
-    queries: Flags
-    copies: Flags
-    manages_memory: Flags
-    launches: Flags
+    is_mark: Bools
+    records: Bools
+    waits_event: Bools
+    syncs_device: Bools
+    syncs_stream: Bools
+    queries: Bools
+    copies: Bools
+    manages_memory: Bools
+    launches: Bools
 
     def __len__(self) -> int:
         return self.uid.size
@@ -83,7 +79,7 @@ class GpuEvents:
     start: Int64s
     end: Int64s
     launch: Int64s
-    is_copy: Flags
+    is_copy: Bools
 
     def __len__(self) -> int:
         return self.uid.size
@@ -128,7 +124,7 @@ def read_events(trace: Trace) -> Recording:
     """Return the events of a trace, without those of threads that only watch or poll."""
     marks = _marks(trace)
     threads = (
-        pl.concat([trace.runtime.select(_THREAD), marks.select(_THREAD)])
+        pl.concat([trace.runtime.select(THREAD_KEY), marks.select(THREAD_KEY)])
         .unique(maintain_order=True)
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(C.thread))
     )
@@ -136,7 +132,7 @@ def read_events(trace: Trace) -> Recording:
     calls = calls.filter(pl.any_horizontal(_WORKS).any().over(C.thread))
     operators = with_threads(_timed(trace.cpu_ops), threads).drop_nulls(C.thread)
     gpu = _timed(trace.gpu_events, C.device, C.stream, C.cat)
-    annotations = _timed(trace.annotations.filter(_ON_HOST))
+    annotations = _timed(trace.host_annotations)
     spans = [calls, operators, gpu, annotations]
     if marks.is_empty():
         spans.append(_timed(trace.python_functions))
@@ -156,7 +152,6 @@ def read_events(trace: Trace) -> Recording:
     )
 
 
-_ON_HOST = pl.col(C.cat) == "user_annotation"
 _FLAGS = [
     "is_mark",
     "records",
@@ -175,7 +170,7 @@ def _timed(events: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """Return ``uid, pid, tid, ts_ns, end_ns`` and ``columns`` of events with a time."""
     return events.drop_nulls([C.ts_ns, C.dur_ns]).select(
         C.uid,
-        *_THREAD,
+        *THREAD_KEY,
         C.ts_ns,
         (pl.col(C.ts_ns) + pl.col(C.dur_ns).clip(0)).alias(C.end_ns),
         *columns,
@@ -192,11 +187,13 @@ def _runtime(trace: Trace) -> pl.DataFrame:
 def _marks(trace: Trace) -> pl.DataFrame:
     """Return the start of each step and the end of the last, as calls of no duration."""
     steps = step_marks(trace).filter(pl.col(C.source) != StepSource.RECORDING)
-    starts = steps.select(*_THREAD, C.step, pl.col(C.host_start_ns).alias(C.ts_ns))
-    last = steps.tail(1).select(*_THREAD, pl.col(C.step) + 1, pl.col("host_end_ns").alias(C.ts_ns))
+    starts = steps.select(*THREAD_KEY, C.step, pl.col(C.host_start_ns).alias(C.ts_ns))
+    last = steps.tail(1).select(
+        *THREAD_KEY, pl.col(C.step) + 1, pl.col("host_end_ns").alias(C.ts_ns)
+    )
     return pl.concat([starts, last]).select(
         (-1 - pl.col(C.step)).alias(C.uid),
-        *_THREAD,
+        *THREAD_KEY,
         C.ts_ns,
         pl.col(C.ts_ns).alias(C.end_ns),
         pl.lit("", pl.String).alias(C.name),

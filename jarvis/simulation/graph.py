@@ -15,13 +15,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from jarvis.core.arrays import Bools, Int32s, Int64s
 from jarvis.schemas.names import C
 from jarvis.simulation import waits
-from jarvis.simulation.edges import Edges, Int32s, Kind, Kinds
-from jarvis.simulation.events import Flags, Int64s, Recording, read_events
+from jarvis.simulation.edges import LONG_LAUNCH, US, Constants, Edges, Kind, Kinds, launch_constants
+from jarvis.simulation.events import Recording, read_events
 from jarvis.simulation.host_chain import predecessors
 from jarvis.simulation.waits import streams
-from jarvis.simulation.weights import LONG_LAUNCH, US, Constants, launch_constants
 from jarvis.trace import Trace
 
 DISTANT_NS = 1_000 * US
@@ -76,8 +76,8 @@ class Graph:
     kind: NDArray[np.uint8]
     weight: Int64s
     nominal: Int64s
-    binding: Flags
-    inferred: Flags
+    binding: Bools
+    inferred: Bools
     first_ns: int
     constants: Constants
     counts: Counts
@@ -170,7 +170,7 @@ class _Builder:
             self.time, self._nodes(), self.edges, self.recording.first_ns, constants, counts
         )
 
-    def _host(self, is_waiting: Flags, constants: Constants) -> None:
+    def _host(self, is_waiting: Bools, constants: Constants) -> None:
         calls = self.calls
         own = np.flatnonzero(~calls.is_mark)
         duration = calls.end - calls.start
@@ -403,7 +403,7 @@ def _by_target(src: Int32s, dst: Int32s, kind: Kinds) -> Int64s:
     return np.argsort(key, kind="stable")
 
 
-def _binding(dst: Int32s, reached: Int64s) -> Flags:
+def _binding(dst: Int32s, reached: Int64s) -> Bools:
     """Return which edge of each target, by which edges are sorted, reaches the latest time; the
     first of equal ones."""
     first = np.flatnonzero(np.append(True, dst[1:] != dst[:-1])[: dst.size])

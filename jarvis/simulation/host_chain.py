@@ -3,10 +3,11 @@
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Int64s
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.host_spans import union
 from jarvis.schemas.names import C
-from jarvis.simulation.events import Calls, Int64s, Recording, runs
+from jarvis.simulation.events import Calls, Recording, runs
 
 SERIAL_OVERLAP = 0.1
 """Two threads whose busy times overlap by at most this share of the shorter one take turns."""

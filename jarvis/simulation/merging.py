@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 
 from jarvis.changes import MergeLaunches
+from jarvis.core.arrays import Bools, Int64s
 from jarvis.perf_report.timeline.host_spans import DATA_LOADING
 from jarvis.schemas.names import C
-from jarvis.simulation.events import Flags, Int64s
 from jarvis.simulation.graph import What
 from jarvis.simulation.simulation import Simulation
 
@@ -31,7 +31,7 @@ def merged_launches(simulation: Simulation) -> tuple[MergeLaunches, ...]:
     return tuple(found)
 
 
-def _waits_inside(simulation: Simulation) -> Flags:
+def _waits_inside(simulation: Simulation) -> Bools:
     """Return whether the node is the start of a call that waits for GPU work, or has one inside."""
     graph, index = simulation.graph, simulation.index
     _, edges = index.call_edge

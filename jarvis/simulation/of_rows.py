@@ -5,11 +5,11 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.changes import Work
-from jarvis.core.targets import Targets
+from jarvis.core.arrays import Int64s
+from jarvis.core.request import Targets
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import at_target
 from jarvis.simulation.edges import Kind
-from jarvis.simulation.events import Int64s
 from jarvis.simulation.graph import What
 from jarvis.simulation.simulation import Simulation
 

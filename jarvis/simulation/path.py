@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Float64s, Int32s, Int64s
 from jarvis.perf_report.timeline.host_spans import ALLOCATOR, DATA_LOADING, KERNEL_LOADING
 from jarvis.schemas.names import C
-from jarvis.simulation.edges import Int32s, Kind
-from jarvis.simulation.events import Float64s, Int64s, length_before, union
+from jarvis.simulation.edges import Kind
+from jarvis.simulation.events import length_before, union
 from jarvis.simulation.graph import Graph, What
 
 

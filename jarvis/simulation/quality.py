@@ -6,8 +6,8 @@ from enum import StrEnum
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from jarvis.core.arrays import Int64s
 from jarvis.simulation.edges import Kind
-from jarvis.simulation.events import Int64s
 from jarvis.simulation.graph import Graph, What
 from jarvis.simulation.path import critical_path, replayed
 

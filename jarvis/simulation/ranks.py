@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Bools, Float64s, Int32s, Int64s
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import Index
-from jarvis.simulation.edges import REMOVED, Int32s
-from jarvis.simulation.events import Flags, Float64s, Int64s
+from jarvis.simulation.edges import REMOVED
 from jarvis.simulation.graph import CycleError, Graph, topological_order
 
 NO_CHANGES: Mapping[int, Int64s] = {}
@@ -234,7 +234,7 @@ def _joinable(kernels: pl.DataFrame) -> pl.DataFrame:
 def _order(indptr: Int32s, src: Int32s, time: Int64s) -> Int32s:
     """Return an order in which each node comes after those it waits for."""
     dst = np.repeat(np.arange(time.size, dtype=np.int32), np.diff(indptr))
-    is_forward: Flags = time[src] <= time[dst]
+    is_forward: Bools = time[src] <= time[dst]
     if not is_forward.all():
         raise CycleError
     return topological_order(src, dst, time)

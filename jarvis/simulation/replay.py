@@ -7,8 +7,8 @@ that results are the same on every machine.
 import heapq
 
 import numpy as np
-from numpy.typing import NDArray
 
+from jarvis.core.arrays import Int32s, Int64s
 from jarvis.trace.jit import kernel, types
 
 __all__ = [
@@ -23,8 +23,6 @@ __all__ = [
 LANES = 8
 """Number of replays that ``replay_apart`` computes in one pass."""
 
-Int32s = NDArray[np.int32]
-Int64s = NDArray[np.int64]
 
 _INT32S = types.Array(types.int32, 1, "C")
 _INT64S = types.Array(types.int64, 1, "C")

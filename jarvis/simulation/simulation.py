@@ -10,11 +10,11 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.changes import COMPUTE, Change, ScaleGpu, Several, Work
+from jarvis.core.arrays import Float64s, Int64s
 from jarvis.core.errors import NotSimulatedError
 from jarvis.perf_report.work import COMPUTE as COMPUTE_KIND
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import Index, changed_weights
-from jarvis.simulation.events import Float64s, Int64s
 from jarvis.simulation.graph import Graph, What
 from jarvis.simulation.path import (
     UNLINKED_WORK,

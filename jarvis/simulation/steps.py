@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Int64s
 from jarvis.perf_report.timeline.steps import StepSource, TimedBy, timed_by
 from jarvis.schemas.names import C
 from jarvis.simulation.edges import Kind
-from jarvis.simulation.events import Int64s
 from jarvis.simulation.graph import Graph, What
 
 StepBounds = Callable[[Int64s], Int64s]

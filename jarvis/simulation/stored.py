@@ -6,14 +6,14 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from jarvis.perf_report.intervals import END
 from jarvis.perf_report.timeline import host_spans
 from jarvis.perf_report.timeline.host_spans import HostActivity, host_activity, with_threads
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
-from jarvis.simulation.edges import Kind
+from jarvis.simulation.edges import Constants, Kind
 from jarvis.simulation.graph import Counts, CycleError, Graph, build_graph
 from jarvis.simulation.quality import Grade, Quality, quality
-from jarvis.simulation.weights import Constants
 from jarvis.trace import Trace
 
 MAX_SPANS = 200_000
@@ -122,7 +122,6 @@ def _spans(trace: Trace, graph: Graph) -> tuple[pl.DataFrame, int]:
     waiting = graph.uid[graph.dst[graph.kind == Kind.SYNC]]
     waits = trace.runtime.filter(pl.col(C.uid).is_in(np.unique(waiting)))
     frames = trace.python_functions.filter(pl.col(C.dur_ns) >= LONG_FRAME_NS)
-    annotations = trace.annotations.filter(pl.col(C.cat) == "user_annotation")
     found = pl.concat(
         [
             *_with_causes(activity),
@@ -131,7 +130,7 @@ def _spans(trace: Trace, graph: Graph) -> tuple[pl.DataFrame, int]:
                 for events, cause in (
                     (waits, host_spans.SYNCHRONIZATION),
                     (trace.cpu_ops, OPERATOR),
-                    (annotations, ANNOTATION),
+                    (trace.host_annotations, ANNOTATION),
                     (frames, PYTHON),
                 )
             ),
@@ -180,6 +179,6 @@ def _calls(events: pl.DataFrame, activity: HostActivity, cause: str) -> pl.DataF
             pl.lit(cause).alias(C.cause),
             C.thread,
             pl.col(C.ts_ns).alias(C.start_ns),
-            (pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns),
+            END.alias(C.end_ns),
         )
     )

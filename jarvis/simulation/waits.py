@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from jarvis.core.arrays import Bools, Int64s
 from jarvis.schemas.names import C
-from jarvis.simulation.events import Calls, Flags, GpuEvents, Int64s, Recording, runs
-from jarvis.simulation.weights import US, Constants, sample_percentile
+from jarvis.simulation.edges import US, Constants, sample_percentile
+from jarvis.simulation.events import Calls, GpuEvents, Recording, runs
 
 QUEUED_NS = 2 * US
 """An event that starts within the usual gap and this time was queued behind its predecessor."""
@@ -109,11 +110,11 @@ def _not_during_syncs(calls: Calls, gpu: GpuEvents, launched: Int64s) -> Int64s:
     return np.where(is_inside, calls.start[call] - 1, launched)
 
 
-def queued_behind(gpu: GpuEvents, constants: Constants) -> Flags:
+def queued_behind(gpu: GpuEvents, constants: Constants) -> Bools:
     """Return which events start as soon as the one before them on their stream has ended."""
     before = gpu.predecessor
     distance = gpu.start - gpu.end[before]
-    queued: Flags = (before >= 0) & (distance >= 0) & (distance <= constants.gap + QUEUED_NS)
+    queued: Bools = (before >= 0) & (distance >= 0) & (distance <= constants.gap + QUEUED_NS)
     return queued
 
 
@@ -122,7 +123,7 @@ class Waits:
     """Host calls that wait: ``awaited`` pairs of GPU event and call; ``is_waiting`` per call."""
 
     awaited: Pairs
-    is_waiting: Flags
+    is_waiting: Bools
 
     def constants(self, known: Constants, calls: Calls, gpu: GpuEvents) -> Constants:
         """Return the constants with those of waiting calls."""
@@ -357,7 +358,7 @@ def _first_work(calls: Calls, gpu: GpuEvents) -> Int64s:
     return first
 
 
-def _neighbor(calls: Calls, is_wanted: Flags, direction: int) -> Int64s:
+def _neighbor(calls: Calls, is_wanted: Bools, direction: int) -> Int64s:
     """Return the wanted call next to each call on its thread, or -1; ``direction`` 1 is after."""
     order = np.argsort(calls.thread, kind="stable")[::-direction]
     thread = calls.thread[order]

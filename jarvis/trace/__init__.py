@@ -5,8 +5,8 @@ from pathlib import Path
 from jarvis.core.errors import EmptyTraceError
 from jarvis.core.memory_tuning import return_freed_memory
 from jarvis.trace import sidecar
+from jarvis.trace.event_store import OnProgress, ReadProgress
 from jarvis.trace.metadata import TraceInfo
-from jarvis.trace.raw_trace import OnProgress, ReadProgress
 from jarvis.trace.reader import read_raw
 from jarvis.trace.repairs import RepairKind
 from jarvis.trace.source import SUFFIXES

@@ -9,9 +9,10 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Int64s
 from jarvis.schemas.names import C
 from jarvis.trace import nesting
-from jarvis.trace.nesting import BLEED_NS, NONE, OP, PASS_THROUGH, PYTHON, RUNTIME, Int64s
+from jarvis.trace.nesting import BLEED_NS, NONE, OP, PASS_THROUGH, PYTHON, RUNTIME
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
 __all__ = ["BLEED_NS", "PASS_THROUGH_OP", "build_call_tree"]

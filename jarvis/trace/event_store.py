@@ -5,6 +5,7 @@ A text is stored as its code in ``Texts``, an integer as itself.
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,3 +166,34 @@ class EventStore:
         group.codes = tuple([] for _ in range(TEXT_KEYS))
         for code in [code for code in group.pairs if self.texts.key(code) in keys]:
             del group.pairs[code]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProgress:
+    """Progress of reading: bytes of the (compressed) file, and events."""
+
+    bytes_done: int
+    bytes_total: int
+    events: int
+
+    def __str__(self) -> str:
+        megabytes = f"{self.bytes_done / 1e6:.1f} of {self.bytes_total / 1e6:.1f} MB"
+        return f"{megabytes}, {self.events:,} events"
+
+
+OnProgress = Callable[[ReadProgress], None]
+"""Progress callback, called after each block; an exception aborts reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawTrace:
+    """Events of a trace and its other top-level keys (``metadata``)."""
+
+    path: Path
+    sha256: str
+    size_bytes: int
+    json_bytes: int
+    store: EventStore
+    event_count: int
+    metadata: dict[str, Any]
+    repairs: Repairs

@@ -3,6 +3,7 @@
 import polars as pl
 
 from jarvis.schemas.names import C
+from jarvis.trace.tables import THREAD_KEY
 
 GRAPH_LAUNCHES = ("cudaGraphLaunch", "hipGraphLaunch")
 """Runtime calls that launch many kernels under one link id."""
@@ -19,7 +20,6 @@ RUNTIME_CALL = r"^(cuda|cu|hip|ur|ze)[A-Z]\w*$"
 ARROW = "ac2g"
 """Category of the flow arrows from a host call to its GPU event."""
 
-_THREAD = (C.pid, C.tid)
 
 BACKWARD_PREFIX = "autograd::engine::evaluate_function:"
 """Prefix of the host events in which autograd runs one backward node."""
@@ -81,22 +81,22 @@ def _arrow_targets(
     starts = flows.filter(is_arrow & (pl.col("ph") == "s"))["id"]
     ends = (
         flows.filter(is_arrow & (pl.col("ph") == "f"))
-        .select(*_THREAD, link="id")
+        .select(*THREAD_KEY, link="id")
         .unique("link", keep="last", maintain_order=True)
         .filter(pl.col("link").is_in(starts.implode()))
     )
     # Arrows end at few threads, which have hardly any runtime calls.
-    threads = ends.select(_THREAD).unique()
+    threads = ends.select(THREAD_KEY).unique()
     candidates = [
-        events.select(C.uid, *_THREAD, link=key, on_gpu=pl.lit(on_gpu)).join(
-            threads, on=_THREAD, how="semi", nulls_equal=True
+        events.select(C.uid, *THREAD_KEY, link=key, on_gpu=pl.lit(on_gpu)).join(
+            threads, on=THREAD_KEY, how="semi", nulls_equal=True
         )
         for events, on_gpu in ((runtime, False), (gpu_events, True))
     ]
     return (
         pl.concat(candidates)
         .join(ends, on="link", suffix="_end")
-        .filter(pl.col(name).eq_missing(pl.col(f"{name}_end")) for name in _THREAD)
+        .filter(pl.col(name).eq_missing(pl.col(f"{name}_end")) for name in THREAD_KEY)
         .select(C.uid, "link", "on_gpu")
         .sort(C.uid)
         .unique("link", keep="last")

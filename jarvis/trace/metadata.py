@@ -7,11 +7,10 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from jarvis.schemas.names import C
-from jarvis.trace.event_store import EventStore
+from jarvis.trace.event_store import EventStore, RawTrace
 from jarvis.trace.layout import MISSING_NS, PH, STRING
-from jarvis.trace.raw_trace import RawTrace
 from jarvis.trace.repairs import Repair
-from jarvis.trace.tables import COMPLETE, CPU_OP, PYTHON_FUNCTION
+from jarvis.trace.tables import COMPLETE, CPU_OP, HOST_ANNOTATION, PYTHON_FUNCTION
 
 SIMULATED_KEY = "jarvis_sample"
 """Key in the trace's ``metadata`` that marks a sample as simulated or recorded."""
@@ -105,7 +104,7 @@ def trace_info(
     heights = {c: raw.store.group(c).height for c in raw.store.categories() if c is not None}
     event_counts = {category: height for category, height in sorted(heights.items()) if height}
     steps = annotations.filter(
-        (pl.col(C.cat) == "user_annotation") & pl.col(C.name).str.starts_with(STEP_PREFIX)
+        (pl.col(C.cat) == HOST_ANNOTATION) & pl.col(C.name).str.starts_with(STEP_PREFIX)
     )
     return TraceInfo(
         file_name=raw.path.name,

@@ -6,9 +6,7 @@ The loop runs as plain Python for a few thousand events; ``compiled_nesting`` co
 import numpy as np
 from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-Int32s = NDArray[np.int32]
-Bools = NDArray[np.bool_]
+from jarvis.core.arrays import Bools, Int32s, Int64s
 
 OP, PASS_THROUGH, PYTHON, RUNTIME = 0, 1, 2, 3
 """Kinds of host events: an op, an op that only calls other ops, a Python frame, a runtime call."""

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jarvis.trace.event_store import OnProgress, RawTrace, ReadProgress
 from jarvis.trace.layout import PADDING
 from jarvis.trace.plain_events import plain_trace
-from jarvis.trace.raw_trace import OnProgress, RawTrace, ReadProgress
 from jarvis.trace.source import BLOCK_BYTES, HEAD_ROOM, Block, Source, open_source
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ import orjson
 
 from jarvis.core.errors import NotAProfilerTraceError, UnreadableTraceError
 from jarvis.trace import tokenizer
-from jarvis.trace.event_store import EventStore
+from jarvis.trace.event_store import EventStore, OnProgress, ReadProgress
 from jarvis.trace.layout import EVENTS_KEY, PADDING, TEXT_KEYS, Batch
 from jarvis.trace.packed_texts import PackedTexts
-from jarvis.trace.raw_trace import OnProgress, ReadProgress
 from jarvis.trace.repairs import RepairKind, Repairs
 from jarvis.trace.sorting import Sorter
 from jarvis.trace.source import HEAD_ROOM, Block, ReadAhead, Source, other_kind

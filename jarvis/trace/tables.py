@@ -26,7 +26,8 @@ CPU_OP = "cpu_op"
 PYTHON_FUNCTION = "python_function"
 RUNTIME_CATEGORIES = ("cuda_runtime", "cuda_driver")
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
-ANNOTATION_CATEGORIES = ("user_annotation", "gpu_user_annotation")
+HOST_ANNOTATION = "user_annotation"
+ANNOTATION_CATEGORIES = (HOST_ANNOTATION, "gpu_user_annotation")
 FLOW_CATEGORIES = ("ac2g", "fwdbwd")
 SLICE_CATEGORIES = (
     CPU_OP,
@@ -36,6 +37,9 @@ SLICE_CATEGORIES = (
     *ANNOTATION_CATEGORIES,
 )
 """Events with a start and a duration, which the profiler writes with phase X."""
+
+THREAD_KEY = (C.pid, C.tid)
+"""Columns that identify a thread."""
 
 COMPLETE = b"X"
 

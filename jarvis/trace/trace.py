@@ -1,20 +1,23 @@
 """Tables of one trace, with the call tree and links derived from them."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from jarvis.schemas.names import C
 from jarvis.trace import tables
 from jarvis.trace.call_tree import build_call_tree
-from jarvis.trace.event_store import EventStore
+from jarvis.trace.event_store import EventGroup, EventStore, RawTrace
+from jarvis.trace.layout import ARGUMENT_KEY, CAT, NAME, STRING
 from jarvis.trace.links import backward_links, launch_links
 from jarvis.trace.metadata import TraceInfo, span_ns, trace_info
-from jarvis.trace.old_categories import rename_old_categories
-from jarvis.trace.raw_trace import RawTrace
 from jarvis.trace.tables import Field
+from jarvis.trace.texts import used_codes
 
 _HOST_COLUMNS = (C.uid, C.cat, C.name, C.pid, C.tid, C.ts_ns, C.dur_ns)
 
@@ -37,6 +40,11 @@ class Trace:
     def python_functions(self) -> pl.DataFrame:
         """Frames of the Python stack; many, and needed only for call paths."""
         return tables.table(self.store, [tables.PYTHON_FUNCTION], tables.BASE)
+
+    @property
+    def host_annotations(self) -> pl.DataFrame:
+        """The annotations of the host, without their images on the GPU."""
+        return self.annotations.filter(pl.col(C.cat) == tables.HOST_ANNOTATION)
 
     @cached_property
     def event_waits(self) -> pl.DataFrame:
@@ -74,7 +82,7 @@ class Trace:
 
     def annotation_arguments(self, uids: pl.Series) -> pl.DataFrame:
         """Return ``uid, input_dims, input_types`` of chosen annotations of the host."""
-        categories = tables.ANNOTATION_CATEGORIES[:1]
+        categories = [tables.HOST_ANNOTATION]
         return tables.arguments(self.store, categories, tables.SHAPES, uids)
 
     @property
@@ -129,3 +137,71 @@ def tabulate(raw: RawTrace, runtime_fields: tuple[Field, ...] = tables.RUNTIME) 
         threads=threads,
         store=store,
     )
+
+
+CATEGORIES = {
+    "Operator": "cpu_op",
+    "Python": "python_function",
+    "Runtime": "cuda_runtime",
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+}
+"""Category names before PyTorch 1.12, and those of today."""
+
+ARROWS = "async"
+"""The category of the arrows from launches to kernels before PyTorch 1.12."""
+
+ARGUMENTS = {"Input dims": "Input Dims", "external id": "External id"}
+"""Names of arguments that were spelled differently."""
+
+ANNOTATION = re.compile(r"#|^[^:]* ")
+"""Names of annotations, which were recorded as operators. The name of an operator has no ``#``, and
+no space before a colon; annotations without both look like operators."""
+
+
+def rename_old_categories(store: EventStore) -> None:
+    """Rename old categories and their arguments in place; keep those of today.
+
+    Annotations of the host become ``user_annotation`` unless the trace has that category.
+    """
+    found = set(store.categories())
+    renamed = {old: new for old, new in CATEGORIES.items() if old in found and new not in found}
+    if not renamed.keys() & {"Operator", "Kernel", "Runtime"}:
+        return
+    if ARROWS in found and "ac2g" not in found:
+        renamed[ARROWS] = "ac2g"
+    for old, new in renamed.items():
+        group = store.take(old)
+        _rename_arguments(store, group, ARGUMENTS)
+        if old == "Operator" and tables.HOST_ANNOTATION not in found:
+            is_annotation = _is_annotation(store, group)
+            _put(store, tables.HOST_ANNOTATION, group.rows(is_annotation))
+            group = group.rows(~is_annotation)
+        _put(store, new, group)
+
+
+def _put(store: EventStore, category: str, group: EventGroup) -> None:
+    code = store.texts.intern(category.encode(), STRING)
+    group.codes[CAT][:] = [np.full(group.height, code, np.int32)]
+    store.put(category, group)
+
+
+def _rename_arguments(store: EventStore, group: EventGroup, names: Mapping[str, str]) -> None:
+    for code in list(group.pairs):
+        key, in_arguments = store.texts.key(code)
+        if in_arguments and key in names:
+            new = store.texts.intern(names[key].encode(), ARGUMENT_KEY)
+            group.pairs.setdefault(new, group.pairs.pop(code))
+
+
+def _is_annotation(store: EventStore, group: EventGroup) -> NDArray[np.bool_]:
+    codes = group.text(NAME)
+    distinct = used_codes(codes, len(store.texts))
+    names = store.texts.values(distinct, store.repairs)
+    annotations = [
+        code
+        for code, name in zip(distinct, names, strict=True)
+        if isinstance(name, str) and ANNOTATION.search(name)
+    ]
+    return np.isin(codes, annotations)

@@ -5,7 +5,7 @@ from itertools import chain
 
 import polars as pl
 
-from jarvis.schemas import TABLES
+from jarvis.schemas import dtypes
 from jarvis.schemas.names import C
 from jarvis.trace import Trace, TraceInfo
 from jarvis.trace_health.facts import Fact, Severity
@@ -52,8 +52,7 @@ def metadata_warnings(info: TraceInfo) -> list[Fact]:
 def _table(facts: list[Fact]) -> pl.DataFrame:
     order = [Severity.WARNING, Severity.NOTE, Severity.OK]
     facts.sort(key=lambda fact: order.index(fact.severity))
-    schema = {column.name: column.dtype for column in TABLES[TABLE]}
-    return pl.DataFrame([asdict(fact) for fact in facts], schema=schema)
+    return pl.DataFrame([asdict(fact) for fact in facts], schema=dtypes(TABLE))
 
 
 def facts_of(table: pl.DataFrame) -> list[Fact]:

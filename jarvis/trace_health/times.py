@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from jarvis.perf_report.intervals import END
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds
 from jarvis.trace import Trace
@@ -28,9 +29,7 @@ def time_facts(trace: Trace) -> Iterator[Fact]:
 
 
 def _step_time(trace: Trace) -> Fact:
-    steps = trace.annotations.filter(
-        (pl.col(C.cat) == "user_annotation") & pl.col(C.name).str.starts_with(STEP_PREFIX)
-    )
+    steps = trace.host_annotations.filter(pl.col(C.name).str.starts_with(STEP_PREFIX))
     times_ms = (steps[C.dur_ns] / 1e6).drop_nulls()
     median_ms = times_ms.median()
     median_ms = float(median_ms) if isinstance(median_ms, int | float) else 0.0
@@ -75,9 +74,7 @@ def _span_ms(events: pl.DataFrame) -> float:
     timed = events.drop_nulls([C.ts_ns, C.dur_ns])
     if timed.is_empty():
         return 0.0
-    first, last = timed.select(
-        first=pl.col(C.ts_ns).min(), last=(pl.col(C.ts_ns) + pl.col(C.dur_ns)).max()
-    ).row(0)
+    first, last = timed.select(first=pl.col(C.ts_ns).min(), last=END.max()).row(0)
     return (int(last) - int(first)) / 1e6
 
 

@@ -46,8 +46,8 @@ def warm_up_facts(trace: Trace) -> Iterator[Fact]:
             "slow first launch call": _first_launches(trace),
             "memory allocation": trace.runtime.filter(pl.col(C.name).str.contains(_ALLOCATES)),
             "autotuning call": _named(trace, _TUNES),
-            "warm-up annotation": trace.annotations.filter(
-                (pl.col(C.cat) == "user_annotation") & pl.col(C.name).str.contains(_WARMS_UP)
+            "warm-up annotation": trace.host_annotations.filter(
+                pl.col(C.name).str.contains(_WARMS_UP)
             ),
         }.items()
     }

@@ -10,8 +10,7 @@ UNKNOWN_GROUP = "Unknown_Group"
 SIZED = ("Float", "Int", "Long", "BFloat16", "Bool", "Byte", "Double", "Half", "Short")
 """The dtypes whose size TraceLens knows."""
 
-_KEYS = (
-    C.rank,
+RECORDED = (
     C.process_group_name,
     C.process_group_ranks,
     C.collective,
@@ -21,8 +20,10 @@ _KEYS = (
     C.out_msg_nelems,
     C.in_split_size,
     C.out_split_size,
-    C.stream,
 )
+"""What is recorded of a collective and its message."""
+
+_KEYS = (C.rank, *RECORDED, C.stream)
 
 
 def coll_analysis(work: GpuWork) -> pl.DataFrame:

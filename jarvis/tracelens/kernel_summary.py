@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 
+from jarvis.core.expressions import first_of
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.calls import ARGUMENTS, HostCalls
 from jarvis.perf_report.intervals import microseconds
@@ -67,13 +68,7 @@ def kernel_summary(rows: pl.DataFrame, total_time_ms: float, gpu_only: bool) -> 
     """
     launcher = pl.col(C.launcher_name)
     is_graph = launcher.str.to_lowercase().str.contains("cudagraph|graphlaunch")
-    by_launcher = (
-        pl.when(launcher.is_null())
-        .then(None)
-        .when(is_graph)
-        .then(pl.lit(GRAPH))
-        .otherwise(pl.lit(RUNTIME))
-    )
+    by_launcher = first_of({None: launcher.is_null(), GRAPH: is_graph}, RUNTIME)
     filled = rows.with_columns(
         pl.coalesce(C.parent_cpu_op, launcher).alias(C.parent_cpu_op),
         pl.coalesce(C.parent_op_category, by_launcher).alias(C.parent_op_category),

@@ -59,16 +59,8 @@ def unified_perf_summary(
     priced = (C.pct_roofline,) if C.pct_roofline in rows.columns else ()
     first_priced = (C.roofline_time_us, C.roofline_bound) if priced else ()
     groups = rows.group_by(C.group, *key, maintain_order=True).agg(
-        *(
-            statistic
-            for column in (C.host_time_us, C.kernel_time_us)
-            for statistic in statistics(column, column, (*SPREAD, "sum"))
-        ),
-        *(
-            statistic
-            for column in (C.tb_per_s, C.tflops_per_s, *priced)
-            for statistic in statistics(column, column, SPREAD)
-        ),
+        *statistics((C.host_time_us, C.kernel_time_us), (*SPREAD, "sum")),
+        *statistics((C.tb_per_s, C.tflops_per_s, *priced), SPREAD),
         *(pl.col(column).drop_nulls().first() for column in (*_FIRST_METRICS, *first_priced)),
         *overlap_statistics(rows),
         pl.col(C.uid).first().alias(C.ex_uid),
@@ -133,8 +125,7 @@ def ops_unique_args(
     key = key_of(launched, *CALL_KEY)
     rows = numbered(launched, key)
     groups = rows.group_by(C.group, *key, maintain_order=True).agg(
-        *statistics(C.direct_kernel_time_us, "direct_kernel_time_us", _STATISTICS),
-        *statistics(C.subtree_kernel_time_us, "subtree_kernel_time_us", _STATISTICS),
+        *statistics((C.direct_kernel_time_us, C.subtree_kernel_time_us), _STATISTICS),
         *overlap_statistics(rows),
         pl.len().alias(C.operation_count),
         pl.col(C.uid).first().alias(C.ex_uid),

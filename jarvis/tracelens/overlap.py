@@ -128,7 +128,7 @@ def with_overlaps(calls: pl.DataFrame, overlap: Overlaps) -> pl.DataFrame:
 def overlap_statistics(calls: pl.DataFrame) -> list[pl.Expr]:
     """Return aggregations of ``overlap_pct``, if the calls have it."""
     has_overlap = "overlap_pct" in calls.columns
-    return statistics("overlap_pct", "overlap_pct", SPREAD) if has_overlap else []
+    return statistics(["overlap_pct"], SPREAD) if has_overlap else []
 
 
 def with_overlap_details(

@@ -15,6 +15,7 @@ import polars as pl
 
 from jarvis.perf_models.moe import EXPERTS_PER_TOKEN, GATED
 from jarvis.perf_report.calls import ARGUMENTS
+from jarvis.perf_report.intervals import END
 from jarvis.perf_report.work import GpuWork, gpu_work
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
@@ -303,7 +304,7 @@ def _as_ops(trace: Trace, spans: pl.DataFrame) -> pl.DataFrame:
         spans.join(hosts, left_on="inner_uid", right_on=C.uid)
         .join(outer, on="outer_uid", how="left")
         .join(arguments, on="arguments_uid", how="left")
-        .with_columns(start.alias(C.start_ns), (pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns))
+        .with_columns(start.alias(C.start_ns), END.alias(C.end_ns))
         .sort(C.start_ns, "inner_uid")
         .with_columns(
             (trace.event_count + pl.int_range(pl.len())).alias(C.uid),

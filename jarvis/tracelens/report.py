@@ -11,7 +11,7 @@ from jarvis.perf_report import PerfReport, launchers
 from jarvis.perf_report.calls import HostCalls, host_calls
 from jarvis.perf_report.timeline import gpu
 from jarvis.perf_report.work import KIND, TRACELENS_KIND, GpuWork, gpu_work
-from jarvis.schemas import columns, conform
+from jarvis.schemas import conform, conformed, dtypes
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.tracelens import call_stacks, coll_analysis, kernel_summary, ops_sheets, overlap, sheets
@@ -57,11 +57,10 @@ class TraceLensReport(PerfReport):
     options: ReportOptions = DEFAULT_OPTIONS
     comparison: Trace | None = None
 
-    @cached_property
+    @conformed
     def gpu_timeline(self) -> pl.DataFrame:
         """The sheet ``gpu_timeline``."""
-        table = gpu.gpu_timeline(self._work, self.options.micro_idle_thresh_us)
-        return conform(table, "gpu_timeline")
+        return gpu.gpu_timeline(self._work, self.options.micro_idle_thresh_us)
 
     @cached_property
     def ops_summary(self) -> pl.DataFrame:
@@ -73,12 +72,10 @@ class TraceLensReport(PerfReport):
             )
         return self._top_ops(conform(rows, "ops_summary"))
 
-    @cached_property
+    @conformed
     def ops_summary_by_category(self) -> pl.DataFrame:
         """The sheet ``ops_summary_by_category``."""
-        return conform(
-            ops_sheets.ops_summary_by_category(self._launchers), "ops_summary_by_category"
-        )
+        return ops_sheets.ops_summary_by_category(self._launchers)
 
     @cached_property
     def ops_unique_args(self) -> pl.DataFrame:
@@ -90,12 +87,12 @@ class TraceLensReport(PerfReport):
         """The sheet ``unified_perf_summary``."""
         return self._unified_perf_summary(None)
 
-    @cached_property
+    @conformed
     def diff_stats(self) -> pl.DataFrame:
         """The sheet ``diff_stats``; without rows if there is no compared trace."""
         if self._trace_diff is None:
-            return pl.DataFrame(schema={c.name: c.dtype for c in columns("diff_stats")})
-        return conform(self._trace_diff.diff_stats(), "diff_stats")
+            return pl.DataFrame(schema=dtypes("diff_stats"))
+        return self._trace_diff.diff_stats()
 
     @cached_property
     def overlap_sheets(self) -> dict[str, pl.DataFrame]:
@@ -125,38 +122,33 @@ class TraceLensReport(PerfReport):
         parts = (unified_calls, self._roofline_sheets.calls)
         return pl.concat(conform(part, "roofline_calls") for part in parts)
 
-    @cached_property
+    @conformed
     def kernel_summary(self) -> pl.DataFrame:
         """The sheet ``kernel_summary``."""
-        rows = kernel_summary.kernel_summary(
+        return kernel_summary.kernel_summary(
             self._kernels, self._timeline_ms, self._trace.info.gpu_only
         )
-        return conform(rows, "kernel_summary")
 
-    @cached_property
+    @conformed
     def short_kernel_histogram(self) -> pl.DataFrame:
         """The sheet ``short_kernel_histogram``."""
         bins = self.options.short_kernel_histogram_bins
-        return conform(
-            kernel_summary.short_kernel_histogram(self._short_kernels, bins),
-            "short_kernel_histogram",
-        )
+        return kernel_summary.short_kernel_histogram(self._short_kernels, bins)
 
-    @cached_property
+    @conformed
     def short_kernels_summary(self) -> pl.DataFrame:
         """The sheet ``short_kernels_summary``."""
-        rows = kernel_summary.short_kernels_summary(
+        return kernel_summary.short_kernels_summary(
             self._short_kernels,
             self._timeline_ms,
             self._trace.info.gpu_only,
             self.options.topk_short_kernels,
         )
-        return conform(rows, "short_kernels_summary")
 
-    @cached_property
+    @conformed
     def coll_analysis(self) -> pl.DataFrame:
         """The sheet ``coll_analysis``."""
-        return conform(coll_analysis.coll_analysis(self._work), "coll_analysis")
+        return coll_analysis.coll_analysis(self._work)
 
     @cached_property
     def _timeline_ms(self) -> float:

@@ -22,7 +22,7 @@ from jarvis.perf_report.intervals import busy_ns, microseconds
 from jarvis.perf_report.literals import lists_text
 from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metrics
 from jarvis.perf_report.work import GpuWork
-from jarvis.schemas import PARAM_PREFIX, SPREAD, columns, conform
+from jarvis.schemas import PARAM_PREFIX, SPREAD, conform, dtypes
 from jarvis.schemas.names import C
 from jarvis.tracelens.models import (
     ONE_SHEET_FAMILIES,
@@ -112,9 +112,7 @@ def roofline_sheets(
         calls, own_costs, backwards, work, registry, tracelens_models_only, options.inference
     )
     if not names:
-        return RooflineSheets(
-            {}, pl.DataFrame(schema={c.name: c.dtype for c in columns("roofline_calls")})
-        )
+        return RooflineSheets({}, pl.DataFrame(schema=dtypes("roofline_calls")))
     plain, of_sheets = _sheets(rows, of_rows, hardware, options)
     tables = dict(zip(names, plain, strict=True))
     placed = of_sheets.with_columns(
@@ -298,17 +296,14 @@ def _sheets(
     key = key_of(timed, C.sheet, C.name, C.perf_params)
     priced = numbered(sheet_metrics(timed, hardware), key)
     has_peaks = C.roofline_time_us in priced.columns
+    priced_rates = (C.pct_roofline,) if has_peaks else ()
     groups = priced.group_by(C.group, *key, maintain_order=True).agg(
         *(
             pl.col(column).drop_nulls().first()
             for column in (*_FIRST, *(_FIRST_IF_PRICED if has_peaks else ()))
         ),
-        *(
-            statistic
-            for column in (C.tb_per_s, C.tflops_per_s, *((C.pct_roofline,) if has_peaks else ()))
-            for statistic in statistics(column, column, SPREAD)
-        ),
-        *statistics(C.kernel_time_us, "kernel_time_us", (*SPREAD, "sum")),
+        *statistics((C.tb_per_s, C.tflops_per_s, *priced_rates), SPREAD),
+        *statistics([C.kernel_time_us], (*SPREAD, "sum")),
         *overlap_statistics(priced),
         pl.len().alias(C.name_count),
         pl.col("event_uid").min().alias(C.uid_first),

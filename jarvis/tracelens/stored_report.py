@@ -79,7 +79,7 @@ class StoredReport:
             return bare
         rooflines = priced.group_by(C.row, maintain_order=True).agg(
             *(pl.col(c).drop_nulls().first() for c in (C.roofline_time_us, C.roofline_bound)),
-            *statistics(C.pct_roofline, "pct_roofline", SPREAD),
+            *statistics([C.pct_roofline], SPREAD),
         )
         rows = bare.with_columns(pl.int_range(pl.len()).alias(C.row)).join(
             rooflines, on=C.row, how="left", maintain_order="left"

@@ -5,7 +5,7 @@ import pytest
 from jarvis.analyses import load_analyses
 from jarvis.analyses.checks import low_efficiency
 from jarvis.analyses.claims import claim_operations
-from jarvis.analyses.window import staging_ms
+from jarvis.analyses.operations import staging_ms
 from jarvis.perf_report import PerfReport
 from tests.analyses.rows import category, operation, operations
 from tests.builders import trace

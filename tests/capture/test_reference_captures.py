@@ -17,9 +17,8 @@ import pytest
 from jarvis.capture import MergedTrace, merge_captures
 from jarvis.capture.alignment import Captured, Replayed, Rule, align, coverage
 from jarvis.capture.files import Capture, read_captures
-from jarvis.capture.matching import Match, Matcher
+from jarvis.capture.matching import Match, Matcher, replays
 from jarvis.capture.merged import with_captures
-from jarvis.capture.replays import replays
 from jarvis.reports.csv import write_csvs
 from jarvis.trace import Trace, read_trace
 from jarvis.tracelens.options import INFERENCE, ReportOptions

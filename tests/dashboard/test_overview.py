@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis import impact, savings
-from jarvis.core.targets import Targets
+from jarvis.core.request import Targets
 from jarvis.dashboard.pages.overview.page import savings_of
 from jarvis.dashboard.pages.overview.tables import of_whole_column
 from jarvis.pipeline import at_targets

@@ -11,7 +11,7 @@ from streamlit.testing.v1.element_tree import Dataframe
 
 from jarvis import impact
 from jarvis.analyses import load_analyses
-from jarvis.core.targets import Targets
+from jarvis.core.request import Targets
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Status
 from jarvis.pipeline import at_targets

@@ -9,7 +9,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from jarvis.core.targets import Targets
+from jarvis.core.request import Targets
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.pages.overview.tables import shown_title
 from jarvis.dashboard.session import carried

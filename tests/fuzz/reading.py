@@ -13,7 +13,7 @@ import orjson
 
 from jarvis.core.errors import TraceError
 from jarvis.trace import compiled, read_trace, tables
-from jarvis.trace.raw_trace import RawTrace
+from jarvis.trace.event_store import RawTrace
 from jarvis.trace.reader import read_raw
 from tests.builders import trace
 from tests.trace import oracle

@@ -15,10 +15,9 @@ from jarvis.capture import merge_captures
 from jarvis.cli import main
 from jarvis.hardware import load_hardware
 from jarvis.perf_report.serving.layer_operations import layer_module
-from jarvis.perf_report.serving.layers import Layers
+from jarvis.perf_report.serving.layers import Layers, is_regular, odd_layers, slow_group
 from jarvis.perf_report.serving.notes import layer_notes
-from jarvis.perf_report.serving.periods import Repeats, repeats
-from jarvis.perf_report.serving.populations import is_regular, odd_layers, slow_group
+from jarvis.perf_report.serving.repetition import Repeats, repeats
 from jarvis.trace import read_trace
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace

@@ -11,7 +11,7 @@ from openpyxl import load_workbook
 from jarvis.cli import main
 from jarvis.hardware import load_hardware
 from jarvis.perf_report.serving.notes import step_notes
-from jarvis.perf_report.serving.repeated_calls import repeated_calls
+from jarvis.perf_report.serving.repetition import repeated_calls
 from jarvis.run import Run
 from jarvis.trace import read_trace
 from jarvis.tracelens.report import TraceLensReport

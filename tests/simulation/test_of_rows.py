@@ -8,7 +8,7 @@ import pytest
 
 from jarvis import impact
 from jarvis.changes import AtRoofline, Work
-from jarvis.core.targets import Targets
+from jarvis.core.request import Targets
 from jarvis.pipeline import analyze
 from jarvis.run import Run
 from jarvis.sample import write_sample

@@ -12,7 +12,7 @@ import pytest
 
 from jarvis.core.errors import EmptyTraceError, NotAProfilerTraceError, UnreadableTraceError
 from jarvis.trace import ReadProgress, Trace, read_trace, tables
-from jarvis.trace.raw_trace import RawTrace
+from jarvis.trace.event_store import RawTrace
 from jarvis.trace.reader import read_raw
 from jarvis.trace.repairs import Repair, RepairKind
 from tests.builders import trace

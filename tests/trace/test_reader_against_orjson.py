@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from jarvis.trace import tables
+from jarvis.trace.event_store import RawTrace
 from jarvis.trace.layout import BASE_KEYS
-from jarvis.trace.raw_trace import RawTrace
 from jarvis.trace.reader import read_raw
 from jarvis.trace.tables import Field
 from tests.trace import oracle

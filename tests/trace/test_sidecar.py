@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 
 from jarvis.core.workspace import trace_cache_dir
 from jarvis.trace import Trace, read_trace, sidecar
-from jarvis.trace.raw_trace import RawTrace
+from jarvis.trace.event_store import RawTrace
 from jarvis.trace.reader import read_raw
 from tests.builders import trace
 

@@ -28,8 +28,9 @@ from jarvis.analyses.operations import (
     parameters,
 )
 from jarvis.core.dtypes import element_bytes
+from jarvis.core.expressions import first_of
 from jarvis.core.literals import parse_literal
-from jarvis.findings import Finding
+from jarvis.findings import Finding, texts_of
 from jarvis.schemas.columns import count, number, text
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
@@ -115,10 +116,13 @@ def _card(
         "reached_pct": reached_pct,
         "tb_per_s": tb_per_s,
     }
+    texts = texts_of(ESTIMATES, values)
+    if mode:
+        texts["title"] = ESTIMATES.pick("title_with_mode", values)
     return Finding(
         check="estimated_bandwidth",
         category=data.key,
-        title=ESTIMATES.pick("title_with_mode" if mode else "title", values),
+        **texts,
         operations=group.operations,
         evidence={
             "gpu_time_ms": group.time_ms,
@@ -129,9 +133,6 @@ def _card(
             "estimated_bandwidth_pct": reached_pct,
             "calls": group.calls,
         },
-        issue=ESTIMATES.pick("issue", values),
-        algorithmic=ESTIMATES.pick("algorithmic", values),
-        kernel=ESTIMATES.pick("kernel", values),
         priority_local=impact.local_priority(
             compute_pct=group.compute_pct, efficiency_pct=reached_pct
         ),
@@ -143,9 +144,6 @@ def _card(
             saved_compute_pct=gain.compute_pct.mid,
         ),
         impact=gain,
-        caveat=ESTIMATES("caveat"),
-        verify=ESTIMATES.pick("verify", values),
-        capture=ESTIMATES.pick("capture", values),
     )
 
 
@@ -365,15 +363,13 @@ def _norm_advice(layout: str | None, *, is_backward: bool) -> str:
 
 def _pattern() -> pl.Expr:
     is_batch_norm = pl.col("norm_type") == BATCH_NORM
-    return (
-        pl.when(is_batch_norm & (pl.col("mode") == INFERENCE))
-        .then(pl.lit(INFERENCE))
-        .when(is_batch_norm)
-        .then(pl.lit(TRAINING))
-        .when(~pl.col(C.is_launch_bound) & pl.col("norm_type").is_in(GROUPED))
-        .then(pl.lit("groups"))
-        .alias(PATTERN)
-    )
+    return first_of(
+        {
+            INFERENCE: is_batch_norm & (pl.col("mode") == INFERENCE),
+            TRAINING: is_batch_norm,
+            "groups": ~pl.col(C.is_launch_bound) & pl.col("norm_type").is_in(GROUPED),
+        }
+    ).alias(PATTERN)
 
 
 def _share_note(share_pct: float) -> str:

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses import bandwidth
-from jarvis.analyses.access import access
+from jarvis.analyses.access import access, memory_orders
 from jarvis.analyses.advice import needing
 from jarvis.analyses.bandwidth import baseline_metrics, low_baseline, slow_kernel, time_ms_by
 from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim
@@ -16,7 +16,6 @@ from jarvis.analyses.baseline import baseline_rows, plain_mean_tb_per_s
 from jarvis.analyses.call_times import typical_us
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.kernel_names import first_match
-from jarvis.analyses.memory_order import memory_orders
 from jarvis.analyses.operations import (
     HYPOTHESIS,
     KERNEL_FLOOR_US,
@@ -28,6 +27,7 @@ from jarvis.analyses.operations import (
     OperationGroup,
 )
 from jarvis.analyses.tiny_tensors import owner_advice
+from jarvis.core.expressions import first_of
 from jarvis.findings import Finding, Priority
 from jarvis.schemas.columns import flag, text
 from jarvis.schemas.names import C
@@ -191,18 +191,16 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         is_baseline=pl.col(C.uid).is_in(baseline_rows(rows)[C.uid].to_list()),
         strides=pl.col(C.input_strides).str.extract_all(STRIDES),
         call_time_ms=typical_us() / 1000,
-        at_place=pl.when(pl.col(C.called_from) != "")
-        .then(pl.lit(MESSAGES.id("at_place")))
-        .otherwise(pl.lit("")),
+        at_place=first_of({MESSAGES.id("at_place"): pl.col(C.called_from) != ""}, ""),
     )
     is_general = pl.col(C.main_kernel).str.to_lowercase().str.contains(GENERAL_KERNEL)
     is_vectorized = pl.col(C.main_kernel).str.contains("vectorized")
     return described.with_columns(
         _pattern(),
         order_advice=_order_advice(),
-        pass_kernel=pl.when(is_vectorized)
-        .then(pl.lit(MESSAGES.id("pass.vectorized")))
-        .otherwise(pl.lit(MESSAGES.id("pass.general"))),
+        pass_kernel=first_of(
+            {MESSAGES.id("pass.vectorized"): is_vectorized}, MESSAGES.id("pass.general")
+        ),
         owner_advice=owner_advice(rows),
         **{
             HYPOTHESIS: pl.when(is_general & ~pl.col(C.is_launch_bound)).then(
@@ -330,31 +328,22 @@ def _pattern() -> pl.Expr:
         & pl.col("op_class").is_in(["arithmetic", "copy", "cast", "other"])
         & ~pl.col("has_neighbors")
     )
-    return (
-        pl.when(C.is_launch_bound)
-        .then(pl.when(is_tiny).then(pl.lit("tiny tensors")))
-        .when(pl.col(C.bytes).is_null())
-        .then(None)
-        .when(bytes_per_launch < SMALL_BYTES)
-        .then(pl.lit("small tensor"))
-        .when(pl.col("access") == "strided")
-        .then(pl.lit("strided"))
-        .when(pl.col("op_class") == "cast")
-        .then(pl.lit("cast"))
-        .when(pl.col("access") == "broadcast")
-        .then(pl.lit("broadcast"))
-        .alias(PATTERN)
-    )
+    return first_of(
+        {
+            "tiny tensors": pl.col(C.is_launch_bound) & is_tiny,
+            None: pl.col(C.is_launch_bound) | pl.col(C.bytes).is_null(),
+            "small tensor": bytes_per_launch < SMALL_BYTES,
+            "strided": pl.col("access") == "strided",
+            "cast": pl.col("op_class") == "cast",
+            "broadcast": pl.col("access") == "broadcast",
+        }
+    ).alias(PATTERN)
 
 
 def _order_advice() -> pl.Expr:
     """Return the id of the message on avoiding operands of different memory orders."""
     is_copy = pl.col("op_class").is_in(["copy", "cast"])
-    return (
-        pl.when(is_copy)
-        .then(pl.lit(MESSAGES.id("order.copy")))
-        .otherwise(pl.lit(MESSAGES.id("order.operands")))
-    )
+    return first_of({MESSAGES.id("order.copy"): is_copy}, MESSAGES.id("order.operands"))
 
 
 def _chains(rows: pl.DataFrame) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from pydantic import JsonValue
 from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.operations import HYPOTHESIS, message_column, parameter
+from jarvis.core.expressions import first_of
 from jarvis.schemas.columns import count, integer, text
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
@@ -127,7 +128,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         is_memory_bound=(pl.col(C.bound) == "memory").fill_null(value=False),
         experts_note=message_column(
             MESSAGES,
-            pl.when(is_known).then(pl.lit("experts")).otherwise(pl.lit("experts.unknown")),
+            first_of({"experts": is_known}, "experts.unknown"),
             "tokens",
             "per_token",
             "experts",
@@ -139,11 +140,11 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
 def _hypothesis() -> pl.Expr:
     """Return the likely cause of a low efficiency, as the only message of a list."""
     efficiency = pl.col(C.pct_roofline)
-    key = (
-        pl.when(efficiency < BALANCE_PCT)
-        .then(pl.lit("hypothesis.balance_or_kernel"))
-        .when(efficiency < GOOD_PCT)
-        .then(pl.lit("hypothesis.balance"))
+    key = first_of(
+        {
+            "hypothesis.balance_or_kernel": efficiency < BALANCE_PCT,
+            "hypothesis.balance": efficiency < GOOD_PCT,
+        }
     )
     return pl.when(key.is_not_null()).then(pl.concat_list(message_column(MESSAGES, key)))
 

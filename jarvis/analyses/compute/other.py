@@ -11,7 +11,7 @@ from jarvis.analyses.base import SAVINGS, Advice, Analysis, CategoryData, Claim,
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import OperationGroup, message_column
-from jarvis.findings import Finding, Priority
+from jarvis.findings import Finding, Priority, texts_of
 from jarvis.preconditions import GRAPH_LAUNCH, HOST_READ
 from jarvis.schemas.columns import text
 from jarvis.schemas.names import C
@@ -212,7 +212,7 @@ def _miscategorised(data: CategoryData, group: OperationGroup) -> Finding:
     return Finding(
         check="miscategorised",
         category=data.key,
-        title=MESSAGES.pick("title", values),
+        **texts_of(MESSAGES, values),
         operations=group.operations,
         evidence={
             "gpu_time_ms": group.time_ms,
@@ -221,14 +221,8 @@ def _miscategorised(data: CategoryData, group: OperationGroup) -> Finding:
             "main_kernel": MESSAGES.pick("evidence.kernel", values),
             "looks_like": kind,
         },
-        issue=MESSAGES.pick("issue", values),
-        algorithmic=MESSAGES.pick("algorithmic", values),
-        kernel=MESSAGES.pick("kernel", values),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
-        hypothesis=MESSAGES.pick("hypothesis", values),
-        verify=MESSAGES.pick("verify", values),
-        capture=MESSAGES.texts("capture", **values),
     )
 
 

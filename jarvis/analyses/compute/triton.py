@@ -20,7 +20,7 @@ from jarvis.analyses.operations import (
 )
 from jarvis.analyses.small_calls import MANY_CALLS
 from jarvis.core.literals import parse_literal
-from jarvis.findings import Finding, Priority
+from jarvis.findings import Finding, Priority, texts_of
 from jarvis.perf_models.arguments import total_bytes
 from jarvis.perf_models.dtypes import bytes_per_element
 from jarvis.perf_models.triton import fused_ops
@@ -212,7 +212,7 @@ def _short_kernels(data: CategoryData, group: OperationGroup) -> Finding:
     return Finding(
         check="many_short_kernels",
         category=data.key,
-        title=MESSAGES.pick("title", values),
+        **texts_of(MESSAGES, values),
         operations=group.operations,
         evidence={
             "gpu_time_ms": group.time_ms,
@@ -221,14 +221,8 @@ def _short_kernels(data: CategoryData, group: OperationGroup) -> Finding:
             "calls": group.calls,
             "mean_gpu_time_us": mean_us,
         },
-        issue=MESSAGES.pick("issue", values),
-        algorithmic=MESSAGES.pick("algorithmic", values),
-        kernel=MESSAGES.texts("kernel", **values),
         priority_local=Priority.MEDIUM,
         priority=Priority.MEDIUM,
-        caveat=MESSAGES("caveat"),
-        verify=MESSAGES.pick("verify", values),
-        capture=MESSAGES.pick("capture", values),
     )
 
 

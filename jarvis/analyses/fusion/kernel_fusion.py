@@ -13,9 +13,9 @@ from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.chains import Chain
 from jarvis.analyses.epilogues import gemm_epilogue
 from jarvis.analyses.operations import arguments
-from jarvis.findings import EvidenceValue, Finding
+from jarvis.findings import Finding, texts_of
 from jarvis.schemas.names import C
-from jarvis.text.messages import Message, MessageTable, action, to_text
+from jarvis.text.messages import MessageTable, action, to_text
 
 OPERATORS_NAMED = 8
 """Operators of a chain that a sentence names; the evidence lists all."""
@@ -102,54 +102,32 @@ def _chains(data: CategoryData) -> Iterator[Chain]:
 
 
 def _finding(data: CategoryData, chain: Chain) -> Finding:
-    gain = chain.gain
-    priority = impact.final_priority(
-        is_top_operation=False,
-        compute_pct=chain.compute_pct,
-        category_pct=chain.compute_pct,
-        efficiency_pct=gain.efficiency_pct if gain else None,
-        saved_compute_pct=gain.compute_pct.mid if gain else None,
-        saved_ms=gain.saved_ms.mid if gain else None,
-        is_pattern=True,
-    )
-    per_instance, heaviest = chain.kernels // chain.instances, _heaviest(chain)
     return Finding(
         check="fusible_chain",
         category=data.key,
-        title=MESSAGES("title", name=chain.name, kernels=per_instance, instances=chain.instances),
-        evidence=_evidence(chain),
-        issue=_issue(chain, per_instance),
+        **_texts(chain, data.target_pct),
+        evidence={
+            **chain.evidence,
+            "computes": chain.composition.title if chain.composition else None,
+            "first_step": arguments(chain.row[C.input_dims], chain.steps[C.input_types][0]),
+            "confidence": chain.rating,
+            **chain.traffic_mb("fused_traffic_mb"),
+            "fused_roofline_ms": chain.fused_ms if chain.gain else None,
+        },
         algorithmic=chain.algorithmic,
-        kernel=MESSAGES(
-            "kernel",
-            step=heaviest[C.name],
-            shapes=arguments(heaviest[C.input_dims], heaviest[C.input_types]),
-            step_ms=heaviest[C.kernel_time_us] / 1000,
-            kernel=heaviest[C.kernel],
-            reproduced=reproduced(heaviest[C.operation_uid]),
-        ),
-        priority_local=priority,
-        priority=priority,
-        impact=gain,
-        hypothesis=MESSAGES("hypothesis"),
-        caveat=found.MESSAGES("caveat.unknown", reason=chain.unknown)
-        if chain.unknown
-        else MESSAGES("caveat", target_pct=data.target_pct),
-        verify=MESSAGES(
-            "verify", name=chain.name, instances=chain.instances, kernels=chain.kernels
-        ),
-        capture=_capture(chain),
+        priority_local=chain.priority,
+        priority=chain.priority,
+        impact=chain.gain,
         shared_uids=chain.uids,
     )
 
 
-def _issue(chain: Chain, per_instance: int) -> Message:
-    instances, moved = chain.instances, None
+def _texts(chain: Chain, target_pct: float) -> dict[str, Any]:
+    instances, heaviest, moved = chain.instances, _heaviest(chain), None
     if chain.gain:
         sizes = {name: chain.row[name] / instances for name in (C.step_bytes, C.fused_bytes)}
         moved = MESSAGES("issue.moved", **sizes, instances=instances)
-    scope_calls = chain.row.get(C.scope_calls)
-    is_of_calls = bool(chain.row[C.scope_name] and scope_calls) and scope_calls != instances
+    scope_name, scope_calls = chain.row[C.scope_name], chain.row.get(C.scope_calls)
     values = {
         "name": chain.name,
         "scope_calls": scope_calls,
@@ -157,35 +135,29 @@ def _issue(chain: Chain, per_instance: int) -> Message:
         "times": MESSAGES("issue.once")
         if instances == 1
         else MESSAGES("issue.times", instances=instances),
-        "kernels": per_instance,
+        "kernels": chain.kernels // instances,
         "operators": chain.operators,
         "time_ms": chain.time_ms,
         "compute_pct": chain.compute_pct,
         "moved": moved,
+        "step": heaviest[C.name],
+        "shapes": arguments(heaviest[C.input_dims], heaviest[C.input_types]),
+        "step_ms": heaviest[C.kernel_time_us] / 1000,
+        "kernel": heaviest[C.kernel],
+        "reproduced": reproduced(heaviest[C.operation_uid]),
+        "target_pct": target_pct,
     }
-    named = "issue" if chain.row[C.scope_name] else "issue.unscoped"
-    return MESSAGES.pick("issue.of_calls" if is_of_calls else named, values)
-
-
-def _evidence(chain: Chain) -> dict[str, EvidenceValue]:
-    row, composition = chain.row, chain.composition
-    evidence: dict[str, EvidenceValue | None] = {
-        "gpu_time_ms": chain.time_ms,
-        "compute_pct": chain.compute_pct,
-        "instances": chain.instances,
-        "kernels": chain.kernels,
-        "steps": chain.timed_steps,
-        "computes": composition.title if composition else None,
-        "first_step": arguments(row[C.input_dims], chain.steps[C.input_types][0]),
-        "confidence": chain.rating,
-    }
-    if chain.gain and chain.fused_ms is not None:
-        evidence |= {
-            "traffic_mb": row[C.step_bytes] / 1e6,
-            "fused_traffic_mb": row[C.fused_bytes] / 1e6,
-            "fused_roofline_ms": chain.fused_ms,
-        }
-    return {label: value for label, value in evidence.items() if value is not None}
+    texts = texts_of(MESSAGES, values)
+    if not scope_name:
+        texts |= texts_of(MESSAGES, values, suffix="unscoped")
+    elif scope_calls and scope_calls != instances:
+        texts |= texts_of(MESSAGES, values, suffix="of_calls")
+    texts["verify"] = MESSAGES.pick("verify", {**values, "kernels": chain.kernels})
+    if chain.unknown:
+        texts["caveat"] = found.MESSAGES("caveat.unknown", reason=chain.unknown)
+    if chain.row[C.scope_kind] in ("module", "function"):
+        del texts["capture"]
+    return texts
 
 
 def _heaviest(chain: Chain) -> dict[str, Any]:
@@ -195,10 +167,6 @@ def _heaviest(chain: Chain) -> dict[str, Any]:
         "whole", C.position, C.kernel_time_us, descending=[True, False, True]
     )
     return ordered.row(0, named=True)
-
-
-def _capture(chain: Chain) -> Message | None:
-    return None if chain.row[C.scope_kind] in ("module", "function") else MESSAGES("capture")
 
 
 def _candidate(chain: Chain) -> dict[str, JsonValue]:

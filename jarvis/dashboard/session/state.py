@@ -12,7 +12,7 @@ import streamlit as st
 
 from jarvis.charts import PALETTES, Palette, with_short_names
 from jarvis.core.errors import DistributedRunError, JarvisError
-from jarvis.core.targets import Targets
+from jarvis.core.request import Targets
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.session.current_user import current_user
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT

@@ -12,8 +12,8 @@ import polars as pl
 import streamlit as st
 from pydantic import JsonValue
 
-from jarvis.analyses.actions import is_no_action
 from jarvis.analyses.inefficiency import MIN_TB_PER_S
+from jarvis.analyses.runner import is_no_action
 from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.links import check_parameter, note_control

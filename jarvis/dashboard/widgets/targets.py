@@ -6,7 +6,7 @@ from dataclasses import replace
 import streamlit as st
 
 from jarvis.analyses.base import Analysis
-from jarvis.core.targets import Targets
+from jarvis.core.request import Targets
 from jarvis.dashboard.session import carried
 from jarvis.dashboard.session.links import BELOW, TARGET
 from jarvis.dashboard.session.state import HASH_STORED, Opened

@@ -11,10 +11,9 @@ from enum import IntEnum
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from jarvis.perf_report.call_tree.frames import has_any, in_any
-from jarvis.perf_report.call_tree.merged import NONE, Int64s, depths, merge
+from jarvis.core.arrays import Bools, Int64s
+from jarvis.perf_report.call_tree.frames import NONE, depths, has_any, in_any, merge
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.calls import HostCalls
 from jarvis.perf_report.unified import UnifiedCalls
@@ -24,8 +23,6 @@ from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
 UNLINKED_NAME = "Launch not recorded"
 """Name of the node for GPU work without a recorded launch."""
-
-Bools = NDArray[np.bool_]
 
 
 class NodeKind(IntEnum):

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
+from jarvis.core.expressions import first_of
 from jarvis.perf_report.call_tree.frames import has_any
 from jarvis.perf_report.calls import HostCalls
 from jarvis.schemas.names import C
@@ -16,6 +17,9 @@ from jarvis.trace.links import BACKWARD_PREFIX
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
 MODULE_PREFIX = "nn.Module: "
+
+INSTANCE_NUMBER = r"_\d+$"
+"""The number that the profiler adds to the class of a module."""
 
 MAX_CHAIN_LENGTH = 4_000
 """Maximum characters of the names around one call in a row of a table; recordings have fewer than
@@ -32,14 +36,13 @@ _WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "custom_wrapper", "outer_w
 
 Kind = Literal["module", "python", "op", "runtime", "kernel"]
 
-KIND_OF_CALL = (
-    pl.when(pl.col(C.cat) == CPU_OP)
-    .then(pl.lit("op"))
-    .when(pl.col(C.cat) != PYTHON_FUNCTION)
-    .then(pl.lit("runtime"))
-    .when(pl.col(C.name).str.starts_with(MODULE_PREFIX))
-    .then(pl.lit("module"))
-    .otherwise(pl.lit("python"))
+KIND_OF_CALL = first_of(
+    {
+        "op": pl.col(C.cat) == CPU_OP,
+        "runtime": pl.col(C.cat) != PYTHON_FUNCTION,
+        "module": pl.col(C.name).str.starts_with(MODULE_PREFIX),
+    },
+    "python",
 )
 
 

@@ -6,8 +6,9 @@ from enum import StrEnum
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Int64s
+from jarvis.perf_report.call_tree.frames import NONE, depths, merge, preorder, summed_up
 from jarvis.perf_report.call_tree.gpu_time import GpuCallTree, NodeKind, coded
-from jarvis.perf_report.call_tree.merged import NONE, Int64s, depths, merge, preorder, summed_up
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.schemas.names import C
 

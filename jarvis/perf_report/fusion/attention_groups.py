@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Bools, Int64s
 from jarvis.perf_models import BUILTIN, OpSignature
-from jarvis.perf_report.call_tree.frames import NONE, Bools, Int64s, Marked, marked
+from jarvis.perf_report.call_tree.frames import NONE, Marked, marked
 from jarvis.perf_report.fusion.data_flow import takes
 from jarvis.perf_report.fusion.launch_order import (
     Call,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.call_tree.frames import Int64s
+from jarvis.core.arrays import Int64s
 from jarvis.perf_report.fusion.data_flow import OperandTensor, Shape, is_view
 from jarvis.perf_report.fusion.launch_order import Call, LaunchOrder, members, product_sizes
 from jarvis.perf_report.fusion.scopes import MAX_STEPS

@@ -7,7 +7,10 @@ be fused ("bounded"); else the nearest frame with more than one step.
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.call_tree.frames import NONE, Bools, Int64s, Marked
+from jarvis.core.arrays import Bools, Int64s
+from jarvis.core.expressions import first_of
+from jarvis.perf_report.call_tree.frames import NONE, Marked
+from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.calls import HostCalls
 from jarvis.schemas.names import C
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
@@ -16,7 +19,6 @@ MAX_STEPS = 15
 """Maximum steps of a chain; a frame with more steps cannot be replaced by one kernel."""
 
 MODULE, FUNCTION, OPERATOR, SEQUENCE = "module", "function", "operator", "sequence"
-MODULE_PREFIX = "nn.Module: "
 
 _BUILT_IN = "<built-in"
 _CALL_FRAMES = 4
@@ -82,11 +84,10 @@ def _named(steps: Marked, places: Int64s, host_calls: HostCalls) -> pl.DataFrame
             "scope",
             **{
                 C.name: name,
-                C.kind: pl.when(category == CPU_OP)
-                .then(pl.lit(OPERATOR))
-                .when(name.str.starts_with(MODULE_PREFIX))
-                .then(pl.lit(MODULE))
-                .otherwise(pl.lit(FUNCTION)),
+                C.kind: first_of(
+                    {OPERATOR: category == CPU_OP, MODULE: name.str.starts_with(MODULE_PREFIX)},
+                    FUNCTION,
+                ),
             },
         )
     )

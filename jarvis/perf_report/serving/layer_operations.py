@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
+from jarvis.perf_report.call_tree.stacks import INSTANCE_NUMBER
 from jarvis.schemas.names import C
 from jarvis.text.format import arguments
 from jarvis.text.shapes import call_shapes
@@ -13,7 +14,6 @@ from jarvis.text.short_names import LAUNCHED
 Modules = Callable[[pl.Series], Sequence[list[str]]]
 """Returns the modules around GPU events, outermost first, by their uids."""
 
-_INSTANCE = re.compile(r"_\d+$")
 _PLACE = (C.kind, C.position)
 
 
@@ -58,7 +58,7 @@ def with_figures(rows: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
         pl.col(C.uid).alias(C.operation_uid),
         pl.when(~name.str.contains(LAUNCHED, literal=True)).then(name).alias(C.operation),
         pl.Series(C.shapes, shapes, dtype=pl.String),
-        pl.col(C.module_path).list.last().str.replace(_INSTANCE.pattern, "").alias(C.module),
+        pl.col(C.module_path).list.last().str.replace(INSTANCE_NUMBER, "").alias(C.module),
         C.pct_roofline,
     )
     stored = [name for name in figures.columns[1:] if name in rows.columns]
@@ -94,7 +94,7 @@ def layer_module(chains: Sequence[list[str]]) -> tuple[str | None, int | None]:
     best: tuple[str | None, int | None] = (None, None)
     for level in range(depth):
         names = {chain[level] for chain in chains}
-        classes = {_INSTANCE.sub("", name) for name in names}
+        classes = {re.sub(INSTANCE_NUMBER, "", name) for name in names}
         if len(classes) == 1 and len(names) > (best[1] or 1):
             best = (classes.pop(), len(names))
     return best

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.intervals import Int64s
+from jarvis.core.arrays import Bools, Float64s, Int64s
 from jarvis.perf_report.kernel_blocks import block_of
-from jarvis.perf_report.serving.graphs import graph_launches
-from jarvis.perf_report.serving.periods import Repeats, repeats
-from jarvis.perf_report.serving.populations import Floats, is_regular, slow_group
+from jarvis.perf_report.serving.repetition import Repeats, graph_launches, repeats
 from jarvis.perf_report.serving.steps import inference_marks
 from jarvis.perf_report.timeline.steps import launched
 from jarvis.perf_report.work import GpuWork
@@ -40,7 +38,7 @@ class LayerKind:
 
     phase: str | None
     names: tuple[str, ...]
-    durations_us: Floats
+    durations_us: Float64s
     anchor: str | None
     share_pct: float
     sequence_pct: float
@@ -56,9 +54,9 @@ class LayerKind:
         return int(self.durations_us.shape[1]) * self.layers_per_period
 
     @property
-    def times_us(self) -> Floats:
+    def times_us(self) -> Float64s:
         """Return the time by repeat and position, the mean of the sequences."""
-        times: Floats = self.durations_us.mean(axis=0)
+        times: Float64s = self.durations_us.mean(axis=0)
         return times
 
 
@@ -263,7 +261,7 @@ def _rows(number: int, kind: LayerKind) -> Iterator[tuple[object, ...]]:
     for position, name in enumerate(kind.names):
         of_position = kind.durations_us[:, :, position]
         is_slow = slow_group(of_position.mean(axis=0))
-        groups: list[tuple[str | None, Floats]] = [(None, of_position)]
+        groups: list[tuple[str | None, Float64s]] = [(None, of_position)]
         if is_slow is not None:
             groups = (
                 [("fast", of_position[:, ~is_slow]), ("slow", of_position[:, is_slow])]
@@ -310,3 +308,56 @@ def _times(number: int, kind: LayerKind) -> pl.DataFrame:
         pl.lit(number, pl.Int64).alias(C.kind),
     )
     return summed.select(*labels, C.layer, C.block, C.kernel_time_us)
+
+
+MIN_LAYERS = 8
+MIN_MEMBERS = 3
+MIN_RATIO = 0.25
+"""Minimum difference of the means of two groups, as a share of the smaller one."""
+
+MIN_BETWEEN = 0.8
+"""Minimum share of the variance that is between two groups."""
+
+ODD_DEVIATIONS = 4
+"""A layer is odd if it exceeds the median by more than so many median absolute deviations, and by
+MIN_RATIO."""
+
+
+def slow_group(times: Float64s) -> Bools | None:
+    """Return which layers belong to the slower one of two groups of times; None if there is one
+    group."""
+    count = times.size
+    if count < MIN_LAYERS:
+        return None
+    order = np.argsort(times, kind="stable")
+    ordered = times[order]
+    sizes = np.arange(MIN_MEMBERS, count - MIN_MEMBERS + 1)
+    sums = np.cumsum(ordered)
+    low = sums[sizes - 1] / sizes
+    high = (sums[-1] - sums[sizes - 1]) / (count - sizes)
+    between = sizes * (count - sizes) / count * (high - low) ** 2
+    best = int(np.argmax(between))
+    total = float(((times - times.mean()) ** 2).sum())
+    is_apart = high[best] - low[best] >= MIN_RATIO * low[best] > 0
+    if not is_apart or between[best] < MIN_BETWEEN * total:
+        return None
+    is_slow = np.zeros(count, dtype=bool)
+    is_slow[order[sizes[best] :]] = True
+    return is_slow
+
+
+def is_regular(is_slow: Bools) -> bool:
+    """Return whether the slower layers follow each other, or are all odd or all even ones."""
+    slow, fast = np.flatnonzero(is_slow), np.flatnonzero(~is_slow)
+    has_one_parity = any(np.unique(group % 2).size == 1 for group in (slow, fast))
+    is_contiguous = any(np.ptp(group) == group.size - 1 for group in (slow, fast))
+    return has_one_parity or is_contiguous
+
+
+def odd_layers(totals: Float64s) -> list[int]:
+    """Return the layers that take far longer than the median one: beyond the usual deviations, and
+    by as much as the layers of another kind (MIN_RATIO), since equal layers deviate very little."""
+    median = np.median(totals)
+    deviation = np.median(np.abs(totals - median))
+    limit = max(median + ODD_DEVIATIONS * deviation, (1 + MIN_RATIO) * median)
+    return [int(layer) for layer in np.flatnonzero(totals > limit)]

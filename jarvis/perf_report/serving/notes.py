@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.serving.model_rates import CONFIG
-from jarvis.perf_report.serving.populations import odd_layers
+from jarvis.perf_report.serving.layers import odd_layers
+from jarvis.perf_report.serving.rates import CONFIG
 from jarvis.perf_report.serving.selection import steady_state
 from jarvis.perf_report.serving.steps import MIN_MODELLED_PCT
 from jarvis.perf_report.timeline.idle_gaps import IdleCause

@@ -4,13 +4,13 @@ from dataclasses import fields
 
 import polars as pl
 
+from jarvis.core.expressions import first_of
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import step_annotation
 from jarvis.perf_models.step_annotation import VLLM, EngineStep, StepKind
 from jarvis.perf_report.intervals import END, busy_ns
 from jarvis.perf_report.roofline import peak_tflops
-from jarvis.perf_report.serving.graphs import graph_launches, replays
-from jarvis.perf_report.serving.repeated_calls import repeated_calls
+from jarvis.perf_report.serving.repetition import graph_launches, repeated_calls, replays
 from jarvis.perf_report.timeline.steps import StepSource, during, launched, step_marks, steps
 from jarvis.perf_report.unified import UnifiedCalls
 from jarvis.perf_report.work import COMMUNICATION, COPY, GpuWork
@@ -142,7 +142,7 @@ def _annotated(trace: Trace, marks: pl.DataFrame) -> pl.DataFrame:
 
     Each value is that of the innermost detailed annotation that has it, else of the innermost one.
     """
-    host = trace.annotations.filter(pl.col(C.cat) == "user_annotation")
+    host = trace.host_annotations
     parsed = {name: step_annotation.parse(name) for name in host[C.name].unique()}
     names = [name for name, step in parsed.items() if step is not None]
     found = during(host.filter(pl.col(C.name).is_in(names)).drop_nulls(C.ts_ns), marks)
@@ -244,14 +244,14 @@ def _timed(
 
 def _launch_mode() -> pl.Expr:
     launches = pl.col(C.graph_launches)
-    return (
-        pl.when(launches.is_null())
-        .then(None)
-        .when(launches == 0)
-        .then(pl.lit("eager"))
-        .when(pl.col("replayed_share") < MIN_GRAPH_SHARE)
-        .then(pl.lit("mixed"))
-        .otherwise(pl.when(launches == 1).then(pl.lit("graph")).otherwise(pl.lit("piecewise")))
+    return first_of(
+        {
+            None: launches.is_null(),
+            "eager": launches == 0,
+            "mixed": pl.col("replayed_share") < MIN_GRAPH_SHARE,
+            "graph": launches == 1,
+        },
+        "piecewise",
     )
 
 

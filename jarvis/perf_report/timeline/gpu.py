@@ -185,7 +185,5 @@ def _of(events: pl.DataFrame, *kinds: str) -> pl.DataFrame:
 def _span_ns(events: pl.DataFrame) -> int:
     if events.is_empty():
         return 0
-    first, last = events.select(
-        pl.col(C.ts_ns).min(), last=(pl.col(C.ts_ns) + pl.col(C.dur_ns)).max()
-    ).row(0)
+    first, last = events.select(pl.col(C.ts_ns).min(), last=END.max()).row(0)
     return int(last - first)

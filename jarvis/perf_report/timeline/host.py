@@ -15,10 +15,12 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.intervals import Int64s, covered_by_bin, greatest_ns, least_ns
+from jarvis.core.arrays import Int64s
+from jarvis.perf_report.intervals import covered_by_bin, greatest_ns, least_ns
 from jarvis.perf_report.literals import tuples_text
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
+from jarvis.trace.tables import THREAD_KEY
 
 MAX_SLICES = 500_000
 """Maximum number of stored calls: about 30 MB in memory and a few MB on disk."""
@@ -29,7 +31,6 @@ HOST_BINS = 8192
 MAX_BINS = 64 * HOST_BINS
 """Maximum spans of all threads; with more than 64 threads each has fewer and wider ones."""
 
-_THREAD = [C.pid, C.tid]
 _UNKNOWN = "unknown"
 
 
@@ -65,9 +66,9 @@ class HostTimeline:
             .join(processes.select(C.pid, C.process_name), on=C.pid, how="left", nulls_equal=True)
             .join(
                 names.drop_nulls(C.thread_name)
-                .unique(_THREAD, keep="first")
-                .select(*_THREAD, C.thread_name),
-                on=_THREAD,
+                .unique(THREAD_KEY, keep="first")
+                .select(*THREAD_KEY, C.thread_name),
+                on=THREAD_KEY,
                 how="left",
                 nulls_equal=True,
             )
@@ -79,7 +80,7 @@ class HostTimeline:
                 descending=[True, True, False],
             )
             .with_columns(
-                pl.col(*_THREAD).cast(pl.String).fill_null(_UNKNOWN),
+                pl.col(*THREAD_KEY).cast(pl.String).fill_null(_UNKNOWN),
                 pl.int_range(pl.len(), dtype=pl.Int64).alias(C.thread),
             )
         )
@@ -105,7 +106,7 @@ class HostTimeline:
     @cached_property
     def _calls(self) -> dict[HostCall, pl.DataFrame]:
         trace = self.trace
-        marks = trace.annotations.filter(pl.col(C.cat) == "user_annotation")
+        marks = trace.host_annotations
         tables = {
             HostCall.RUNTIME: trace.runtime,
             HostCall.OPERATOR: trace.cpu_ops,
@@ -118,8 +119,8 @@ class HostTimeline:
     def _counted(self) -> pl.DataFrame:
         """``pid, tid, call_count`` of all threads with calls, and a preliminary ``_thread``."""
         return (
-            pl.concat([calls.select(_THREAD) for calls in self._calls.values()])
-            .group_by(_THREAD, maintain_order=True)
+            pl.concat([calls.select(THREAD_KEY) for calls in self._calls.values()])
+            .group_by(THREAD_KEY, maintain_order=True)
             .agg(pl.len().alias(C.call_count))
             .with_columns(_thread=pl.int_range(pl.len(), dtype=pl.Int64))
         )
@@ -131,7 +132,7 @@ class HostTimeline:
         stored = [
             calls.filter(pl.col(C.dur_ns) >= min_ns).select(
                 C.uid,
-                *_THREAD,
+                *THREAD_KEY,
                 pl.lit(str(kind)).alias(C.kind),
                 C.name,
                 C.ts_ns,
@@ -188,13 +189,13 @@ class HostTimeline:
             calls = self._calls[kind]
             if flags is not None:
                 calls = calls.filter(pl.Series(flags[calls[C.uid].to_numpy()]))
-            timed = self._with_thread(calls.select(*_THREAD, C.ts_ns, C.dur_ns))
+            timed = self._with_thread(calls.select(*THREAD_KEY, C.ts_ns, C.dur_ns))
             outermost[kind] = timed.select("_thread", C.ts_ns, C.dur_ns)
         return outermost
 
     def _with_thread(self, calls: pl.DataFrame) -> pl.DataFrame:
-        numbers = self._counted.select(*_THREAD, "_thread")
-        return calls.join(numbers, on=_THREAD, nulls_equal=True, maintain_order="left")
+        numbers = self._counted.select(*THREAD_KEY, "_thread")
+        return calls.join(numbers, on=THREAD_KEY, nulls_equal=True, maintain_order="left")
 
 
 def _bins_of(

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis.perf_report import intervals
+from jarvis.perf_report.intervals import END
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.links import GRAPH_LAUNCHES
+from jarvis.trace.tables import THREAD_KEY
 
 LONG_CALL_NS = 500_000
 """Minimum duration of Python frames and operators that can explain a long wait alone."""
@@ -40,7 +42,6 @@ WAITS = r"(?i)synchronize|memcpy"
 _IS_ASYNC = r"(?i)async"
 
 _CALL = (C.uid, C.thread, C.ts_ns, C.end_ns, C.name)
-_THREAD = [C.pid, C.tid]
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def host_activity(trace: Trace) -> HostActivity:
     runtime = _Events(trace.runtime, threads)
     steps = [
         _Events(trace.cpu_ops, threads),
-        _Events(trace.annotations.filter(pl.col(C.cat) == "user_annotation"), threads),
+        _Events(trace.host_annotations, threads),
     ]
     is_long = pl.col(C.dur_ns) >= LONG_CALL_NS
     frames = _Events(trace.python_functions.filter(is_long), threads)
@@ -95,8 +96,7 @@ def host_activity(trace: Trace) -> HostActivity:
     }
     by_activity = {activity: pl.concat(calls) for activity, calls in parts.items()}
     recorded = pl.concat(
-        events.select(C.ts_ns, (pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns))
-        for events in (trace.runtime, trace.cpu_ops)
+        events.select(C.ts_ns, END.alias(C.end_ns)) for events in (trace.runtime, trace.cpu_ops)
     )
     return HostActivity(
         threads=threads,
@@ -115,7 +115,7 @@ def host_activity(trace: Trace) -> HostActivity:
 
 def thread_numbers(trace: Trace) -> pl.DataFrame:
     """Return ``pid, tid, thread`` of the threads that make runtime calls, numbered from 0."""
-    threads = trace.runtime.select(_THREAD).unique(maintain_order=True)
+    threads = trace.runtime.select(THREAD_KEY).unique(maintain_order=True)
     return threads.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(C.thread))
 
 
@@ -125,7 +125,7 @@ def with_threads(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
         pid, tid, thread = threads.row(0)
         is_on_thread = pl.col(C.pid).eq_missing(pid) & pl.col(C.tid).eq_missing(tid)
         return events.filter(is_on_thread).with_columns(pl.lit(thread).alias(C.thread))
-    return events.join(threads, on=_THREAD, nulls_equal=True, maintain_order="left")
+    return events.join(threads, on=THREAD_KEY, nulls_equal=True, maintain_order="left")
 
 
 def outermost(calls: pl.DataFrame) -> pl.DataFrame:
@@ -220,11 +220,7 @@ class _Events:
 
 def _calls(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     """Return the timed events of these threads as calls."""
-    timed = events.select(C.uid, C.ts_ns, C.dur_ns, C.name, *_THREAD).drop_nulls(
+    timed = events.select(C.uid, C.ts_ns, C.dur_ns, C.name, *THREAD_KEY).drop_nulls(
         [C.ts_ns, C.dur_ns]
     )
-    return (
-        with_threads(timed, threads)
-        .with_columns((pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns))
-        .select(_CALL)
-    )
+    return with_threads(timed, threads).with_columns(END.alias(C.end_ns)).select(_CALL)

@@ -10,6 +10,7 @@ from enum import StrEnum
 import numpy as np
 import polars as pl
 
+from jarvis.core.expressions import first_of
 from jarvis.perf_report.calls import HostCalls
 from jarvis.perf_report.intervals import END, covered_ns, covered_until, microseconds
 from jarvis.perf_report.timeline.gap_sources import MIN_SHARE, with_sources
@@ -272,7 +273,7 @@ def _device_cause(activity: HostActivity) -> pl.Expr:
     is_collective = [pl.col(f"{side}_kind") == COMMUNICATION_KERNEL for side in ("prev", "next")]
     other_stream = pl.col("prev_stream") != pl.col("next_stream")
     is_short = pl.col(C.dur_ns) <= DEVICE_GAP_NS
-    tests = {
+    tests: dict[str | None, pl.Expr | pl.Series | str] = {
         IdleCause.UNLINKED_WORK: pl.col("unlinked_ns") >= min_ns,
         IdleCause.CARRIED_IN: pl.col("is_pending") & (pl.col("unlinked_ns") == 0),
         IdleCause.QUEUED: (pl.col("submitted_ns") <= pl.col(C.start_ns)) & is_short,
@@ -284,7 +285,7 @@ def _device_cause(activity: HostActivity) -> pl.Expr:
         & other_stream,
         IdleCause.STALLED_QUEUE: (queued_ns >= min_ns) & (queued_ns > DEVICE_GAP_NS),
     }
-    return _first_of(tests)
+    return first_of(tests)
 
 
 def _filled_by(gaps: pl.DataFrame, first: str, activity: HostActivity) -> pl.DataFrame:
@@ -323,12 +324,7 @@ def _at_work(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
         gaps.select("gap", "host_ns")
         .join(busy, on="gap", how="left")
         .join(deepest(spans, activity.long_calls, MIN_SHARE), on="gap", how="left")
-        .with_columns(
-            pl.when(is_busy)
-            .then(pl.lit(IdleCause.HOST_WORK))
-            .otherwise(pl.lit(IdleCause.UNKNOWN))
-            .alias(C.cause)
-        )
+        .with_columns(first_of({IdleCause.HOST_WORK: is_busy}, IdleCause.UNKNOWN).alias(C.cause))
         .drop("host_ns", C.overlap_ns)
     )
 
@@ -372,11 +368,6 @@ def _spans(gaps: pl.DataFrame, first: str, last: str) -> pl.DataFrame:
         .drop_nulls(C.thread)
         .unique(maintain_order=True)
     )
-
-
-def _first_of(tests: dict[IdleCause, pl.Expr]) -> pl.Expr:
-    """Return the first cause whose test holds, or null."""
-    return pl.coalesce(pl.when(test).then(pl.lit(cause)) for cause, test in tests.items())
 
 
 def _named(gaps: pl.DataFrame, trace: Trace, calls: HostCalls) -> pl.DataFrame:

@@ -10,10 +10,12 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.intervals import END, Int64s, covered_ns, covered_until
+from jarvis.core.arrays import Int64s
+from jarvis.perf_report.intervals import END, covered_ns, covered_until
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.metadata import STEP_PREFIX
+from jarvis.trace.tables import HOST_ANNOTATION
 
 COLLECTIVE_OPERATORS = tuple(
     f"{library}:{operation}"
@@ -119,7 +121,7 @@ class OtherTools:
     def gpu_idle(self) -> ToolFigures:
         """Return values of gpu-idle: kernels that start between the first step and the end of the
         last one."""
-        on_host = self.steps.filter(pl.col(C.cat) == "user_annotation")
+        on_host = self.steps.filter(pl.col(C.cat) == HOST_ANNOTATION)
         if on_host.is_empty():
             return ToolFigures()
         on_gpu = self.steps.filter(pl.col(C.cat) == "gpu_user_annotation")

@@ -5,7 +5,8 @@ from enum import StrEnum
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.intervals import END, Int64s
+from jarvis.core.arrays import Int64s
+from jarvis.perf_report.intervals import END
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY, GpuWork
 from jarvis.schemas.names import C
 

@@ -5,26 +5,32 @@ in which the host waits for the GPU; where the GPU sets the pace of the steps, w
 the host's own time; and the time that the GPU works after the last host event of a recording.
 """
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Int64s
 from jarvis.perf_report.intervals import (
     END,
-    Int64s,
+    added_parts,
     covered_ns,
     covered_until,
     greatest_ns,
     least_ns,
 )
-from jarvis.perf_report.timeline.hidden_work import Span, hidden_work
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.timeline.steps import TimedBy
-from jarvis.perf_report.work import GpuWork
+from jarvis.perf_report.work import COMMUNICATION, GpuWork
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.links import GRAPH_LAUNCHES
+from jarvis.trace.tables import THREAD_KEY
+
+Span = tuple[int, int]
+"""Start and end in ns."""
 
 MIN_WAIT_NS = 20_000
 """Calls that need not wait, such as allocations, can wait for the GPU if they take longer."""
@@ -44,7 +50,6 @@ _WAITS = r"(?i)synchronize|memcpy"
 _COPIES = r"(?i)memcpy"
 _QUERIES = r"(?i)(Event|Stream)Query"
 _LAUNCHES = r"(?i)launch"
-_THREAD = (C.pid, C.tid)
 _END_OF_STEP = (pl.col(C.start_ns) + pl.col(C.dur_ns)).alias(C.end_ns)
 
 
@@ -138,7 +143,7 @@ def host_waits(trace: Trace, work: GpuWork) -> pl.DataFrame:
     a full queue, and queries in a row.
     """
     calls = trace.runtime.drop_nulls([C.ts_ns, C.dur_ns]).select(
-        C.uid, C.name, C.ts_ns, END.alias(C.end_ns), *_THREAD
+        C.uid, C.name, C.ts_ns, END.alias(C.end_ns), *THREAD_KEY
     )
     events = work.events.select(C.launch_uid, C.ts_ns, END.alias(C.end_ns))
     if calls.is_empty() or events.is_empty():
@@ -174,11 +179,11 @@ def _outstanding(calls: pl.DataFrame, events: pl.DataFrame) -> Int64s:
 
 def _query_runs(calls: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
     """Return ``uid, ts_ns, end_ns`` of queries in a row on threads that launch GPU work."""
-    launching = calls.drop_nulls("own_ns").select(_THREAD).unique()
-    of_threads = calls.join(launching, on=_THREAD, how="semi", nulls_equal=True)
+    launching = calls.drop_nulls("own_ns").select(THREAD_KEY).unique()
+    of_threads = calls.join(launching, on=THREAD_KEY, how="semi", nulls_equal=True)
     is_query = pl.col(C.name).str.contains(_QUERIES)
-    runs = of_threads.sort(*_THREAD, C.ts_ns).with_columns(
-        is_query=is_query, run=pl.struct(*_THREAD, is_query).rle_id()
+    runs = of_threads.sort(*THREAD_KEY, C.ts_ns).with_columns(
+        is_query=is_query, run=pl.struct(*THREAD_KEY, is_query).rle_id()
     )
     return (
         runs.filter("is_query")
@@ -203,3 +208,74 @@ def _until_awaited(calls: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     until = np.minimum(np.where(last >= 0, ends[last], starts), stops)
     waits = pl.DataFrame({C.ts_ns: starts, C.dur_ns: np.maximum(until - starts, 0)})
     return waits.filter(pl.col(C.dur_ns) > 0)
+
+
+MIN_ALONE_NS = 10_000
+"""A collective that ends so soon after other work need not be what the next kernel waits for."""
+
+MIN_RETURN_NS = 10_000
+"""Without a shorter wait, as of a launch into a full queue, the host launches hardly earlier."""
+
+MAX_SPANS = 1_000
+"""Maximum number of times, the longest ones; the manifest stores them."""
+
+
+def hidden_work(window: pl.DataFrame, waits: pl.DataFrame) -> tuple[Span, ...]:
+    """Return the disjoint times, in order, in which work beside communication is hidden.
+
+    Where the GPU does nothing but communicate at the end of a collective, work that ended before
+    waits for it: shorter kernels there shorten no step. The collective started while or before that
+    work ran, so it would not end earlier either.
+    Collectives of a stream are one as long as no work and no wait of the host ends between them,
+    which could have started the next one. Work counts as hidden only from the last time on at which
+    something can have waited for it: another collective starts, or a host call returns.
+
+    Args:
+        window: The GPU events of the timeline.
+        waits: ``ts_ns, dur_ns`` of the time in which host calls wait for the GPU.
+    """
+    is_communication = pl.col(C.kind) == COMMUNICATION
+    collectives, other = window.filter(is_communication), window.filter(~is_communication)
+    if collectives.is_empty() or other.is_empty():
+        return ()
+    starts = sorted(collectives[C.ts_ns].to_list())
+    is_long = pl.col(C.dur_ns) >= MIN_RETURN_NS
+    returns = sorted(waits.filter(is_long).select(END).to_series().to_list())
+    ends = sorted([*other.select(END).to_series().to_list(), *returns])
+    busy_from, busy_to = (side.tolist() for side in added_parts(other))
+    spans = []
+    for block in _blocks(collectives, ends):
+        (begin, _), (_, end) = block[0], block[-1]
+        last = bisect_left(busy_from, end) - 1
+        if last < 0 or not begin < busy_to[last] <= end - MIN_ALONE_NS:
+            continue
+        own = {start for start, _ in block}
+        triggers = [at for at in _between(starts, begin, end) if at not in own]
+        triggers += _between(returns, begin, end - MIN_ALONE_NS)
+        spans.append((max([begin, *triggers]), end))
+    return _union(spans)
+
+
+def _blocks(collectives: pl.DataFrame, ends: list[int]) -> Iterator[list[Span]]:
+    """Yield collectives of a stream, one after the other, that no other work has started."""
+    for stream in collectives.sort(C.ts_ns).partition_by(C.stream, maintain_order=True):
+        block: list[Span] = []
+        for start, end in stream.select(C.ts_ns, END.alias(C.end_ns)).iter_rows():
+            if block and _between(ends, block[-1][1], start):
+                yield block
+                block = []
+            block.append((start, end))
+        yield block
+
+
+def _between(times: list[int], after: int, until: int) -> list[int]:
+    return times[bisect_right(times, after) : bisect_right(times, until)]
+
+
+def _union(spans: list[Span]) -> tuple[Span, ...]:
+    joined = pl.DataFrame(spans, schema=[C.ts_ns, C.end_ns], orient="row").with_columns(
+        (pl.col(C.end_ns) - pl.col(C.ts_ns)).alias(C.dur_ns)
+    )
+    parts = zip(*(np.asarray(side).tolist() for side in added_parts(joined)), strict=True)
+    longest = sorted(parts, key=lambda span: (span[0] - span[1], span[0]))[:MAX_SPANS]
+    return tuple(sorted(longest))

@@ -8,23 +8,17 @@ from enum import StrEnum
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Int64s
 from jarvis.perf_models import step_annotation
-from jarvis.perf_report.intervals import (
-    END,
-    Int64s,
-    added_parts,
-    covered_until,
-    greatest_ns,
-    least_ns,
-)
+from jarvis.perf_report.intervals import END, added_parts, covered_until, greatest_ns, least_ns
 from jarvis.perf_report.timeline.host_spans import outermost, with_threads
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, GpuWork
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.metadata import STEP_PREFIX
+from jarvis.trace.tables import THREAD_KEY
 
-_THREAD = [C.pid, C.tid]
 IDLE_PARTS = (C.idle_before_ns, C.idle_between_ns, C.idle_after_ns)
 PARTS = (C.compute_ns, C.exposed_comm_ns, C.exposed_copy_ns, *IDLE_PARTS)
 """The parts of a step, which add up to its time."""
@@ -90,7 +84,7 @@ def step_marks(trace: Trace) -> pl.DataFrame:
     step: the recording. Of nested annotations the outermost is the step; an annotation of the same
     name within it on another thread is part of it.
     """
-    annotations = trace.annotations.filter(pl.col(C.cat) == "user_annotation")
+    annotations = trace.host_annotations
     tokens = _tokens(annotations[C.name].unique())
     for source, rows in (
         (StepSource.ENGINE, annotations.join(tokens, on=C.name, maintain_order="left")),
@@ -118,7 +112,7 @@ def _tokens(names: pl.Series) -> pl.DataFrame:
 def _merged(annotations: pl.DataFrame) -> pl.DataFrame:
     """Return the steps of annotations, each with the tokens of the innermost detailed annotation
     in it, else of any."""
-    threads = annotations.select(_THREAD).unique(maintain_order=True)
+    threads = annotations.select(THREAD_KEY).unique(maintain_order=True)
     numbered = with_threads(
         annotations.with_columns(END.alias(C.end_ns)),
         threads.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(C.thread)),
@@ -131,7 +125,7 @@ def _merged(annotations: pl.DataFrame) -> pl.DataFrame:
         .select(
             pl.int_range(pl.len(), dtype=pl.Int64).alias(C.step),
             C.name,
-            *_THREAD,
+            *THREAD_KEY,
             pl.col(C.ts_ns).alias(C.host_start_ns),
             host_end_ns=C.end_ns,
         )
@@ -173,7 +167,7 @@ def _recording(trace: Trace) -> pl.DataFrame:
     schema = {
         C.step: pl.Int64,
         C.name: pl.String,
-        **dict.fromkeys(_THREAD, pl.Categorical),
+        **dict.fromkeys(THREAD_KEY, pl.Categorical),
         C.tokens: pl.Int64,
         C.host_start_ns: pl.Int64,
         "host_end_ns": pl.Int64,

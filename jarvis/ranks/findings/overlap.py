@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Float64s, Int64s
 from jarvis.findings import Finding
 from jarvis.perf_report.intervals import covered_until
 from jarvis.ranks.findings.facts import RankFacts
@@ -14,7 +15,6 @@ from jarvis.ranks.gain import StepGain
 from jarvis.ranks.members import Batch, Member
 from jarvis.ranks.roles import Role
 from jarvis.schemas.names import C
-from jarvis.simulation.events import Float64s, Int64s
 from jarvis.text.messages import Message
 
 _NAMED = (Role.EXPERT, Role.PIPELINE, Role.DATA, Role.TENSOR)

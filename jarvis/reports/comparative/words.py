@@ -7,7 +7,7 @@ from jarvis.comparison import FASTER, SLOWER, MatchedBy, Outcome, Role
 from jarvis.comparison import basis as evidence
 from jarvis.comparison.basis import REFERENCE_TIME, UNEXPLAINED_TIME
 from jarvis.comparison.expected import roofline_us
-from jarvis.comparison.slower_kinds import OTHER_TYPE
+from jarvis.comparison.findings import OTHER_TYPE
 from jarvis.comparison.timeline import OUTSIDE_COMPUTE
 from jarvis.findings import Finding
 from jarvis.impact import TINY_ROOFLINE_US

@@ -17,7 +17,7 @@ from jarvis.perf_report.operations import operations as operations_table
 from jarvis.perf_report.timeline.gpu import Totals
 from jarvis.perf_report.timeline.step_bounds import StepBounds
 from jarvis.perf_report.unavailable import ABSENT
-from jarvis.schemas import TABLES, columns, conform
+from jarvis.schemas import TABLES, conform, dtypes
 from jarvis.schemas.names import C
 from jarvis.trace import TraceInfo
 from jarvis.tracelens.imported.operations import measured, unified_of_kernels, with_rooflines
@@ -163,8 +163,7 @@ class ImportedReport:
             return self.sheets[name]
         if name not in ABSENT and schema_of(name) == "roofline":
             raise MissingTableError(name, f"there are {', '.join(self.sheets)}")
-        schema = {c.name: c.dtype for c in columns(name)}
-        return pl.DataFrame(schema=schema)
+        return pl.DataFrame(schema=dtypes(name))
 
 
 def report_info(path: Path, sha256: str, report: ImportedReport) -> TraceInfo:

@@ -13,7 +13,7 @@ import polars.selectors as cs
 
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
-from jarvis.perf_report.calls import ARGUMENTS
+from jarvis.perf_report.calls import ARGUMENTS, entries
 from jarvis.perf_report.collectives import MIB
 from jarvis.perf_report.launchers import OTHER, with_op_category
 from jarvis.perf_report.operations import COPY_TIME_US
@@ -256,8 +256,6 @@ def _of_kernels(kernels: pl.DataFrame) -> pl.DataFrame:
     """Return ``uid, kernels, kernel_count, comm_time_us, copy_time_us, crosses_link`` by
     operation."""
     time, by_kernel = pl.col(C.total_duration_us), [C.uid, C.name, C.stream]
-    assert isinstance(KERNELS.inner, pl.Struct)
-    fields = [field.name for field in KERNELS.inner.fields]
     lists = (
         kernels.group_by(by_kernel)
         .agg(
@@ -269,7 +267,7 @@ def _of_kernels(kernels: pl.DataFrame) -> pl.DataFrame:
         )
         .sort(C.uid, C.total_us, C.name, C.stream, descending=[False, True, False, False])
         .group_by(C.uid, maintain_order=True)
-        .agg(pl.struct(fields).alias(C.kernels))
+        .agg(entries(KERNELS).alias(C.kernels))
     )
     is_over_link = (pl.col(C.kind) == COPY) & pl.col(C.direction).is_in(_OVER_LINK)
     sums = kernels.group_by(C.uid).agg(
@@ -290,8 +288,8 @@ def _launchers(
     does.
     """
     by_kernel: dict[str, set[str]] = {}
-    for name, entries in ops_unique_args.select(C.name, C.kernel_details).iter_rows():
-        for entry in entries or ():
+    for name, details in ops_unique_args.select(C.name, C.kernel_details).iter_rows():
+        for entry in details or ():
             by_kernel.setdefault(entry["name"], set()).add(name)
     own = dict(kernels.group_by(C.uid, maintain_order=True).agg(C.name).iter_rows())
     for uid, name in rows.select(C.operation_uid, C.name).iter_rows():

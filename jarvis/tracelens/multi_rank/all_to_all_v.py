@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from jarvis.core.dtypes import element_bytes
+from jarvis.perf_report.calls import statistics
 from jarvis.perf_report.collectives import MIB
 from jarvis.tracelens.coll_analysis import SIZED
 from jarvis.tracelens.multi_rank.implicit_sync import END_SKEW, START_SKEW, agreeing, per_rank
@@ -72,19 +73,15 @@ def all_to_all_v(rows: pl.DataFrame, ranks: Sequence[int]) -> tuple[pl.DataFrame
 def summary(exchanged: pl.DataFrame, aggregations: Sequence[str]) -> pl.DataFrame:
     """Return ``nccl_summary_all2allv``: by group and dtype."""
 
-    def aggregated(column: str, names: Sequence[str]) -> list[pl.Expr]:
-        return [getattr(pl.col(column), name)().alias(f"{column}_{name}") for name in names]
-
     total = pl.col(_WALL).sum()
     return (
         exchanged.drop_nulls([GROUP, DTYPE])
         .group_by(GROUP, DTYPE, maintain_order=True)
         .agg(
-            *aggregated(_TOTAL_MB, aggregations),
-            *aggregated(_WALL, aggregations),
+            *statistics((_TOTAL_MB, _WALL), aggregations),
             total.alias("Total wall_time (us)"),
-            *aggregated(_THROUGHPUT, aggregations),
-            *(entry for column in _IN_FULL for entry in aggregated(column, ("mean", "max"))),
+            *statistics([_THROUGHPUT], aggregations),
+            *statistics(_IN_FULL, ("mean", "max")),
             pl.len().alias("count"),
             *(pl.col(column).first() for column in (RANKS, NAME, SIZE)),
             (total / 1000).alias("Total wall_time (ms)"),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from jarvis.perf_report.calls import statistics
 from jarvis.tracelens.multi_rank.long_table import (
     DTYPE,
     DUR,
@@ -99,11 +100,7 @@ def summary(synchronized: pl.DataFrame, aggregations: Sequence[str]) -> pl.DataF
         .group_by(NAME, DTYPE, IN, maintain_order=True)
         .agg(
             *(pl.col(column).first() for column in (GROUP, SIZE, FULL_MB)),
-            *(
-                getattr(pl.col(column), aggregation)().alias(f"{column}_{aggregation}")
-                for column in _SUMMARIZED
-                for aggregation in aggregations
-            ),
+            *statistics(_SUMMARIZED, aggregations),
             pl.len().alias("count"),
             (pl.col(LATENCY).sum() / 1000).alias("Total comm latency (ms)"),
         )

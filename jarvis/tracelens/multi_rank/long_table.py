@@ -11,7 +11,7 @@ from jarvis.perf_report.work import TRACELENS_COMMUNICATION
 from jarvis.schemas import conform, labeled
 from jarvis.schemas.names import C
 from jarvis.schemas.sheets import COLL_ANALYSIS
-from jarvis.tracelens.coll_analysis import SIZED, UNKNOWN_GROUP, by_message
+from jarvis.tracelens.coll_analysis import RECORDED, SIZED, UNKNOWN_GROUP, by_message
 
 ALL_GROUPS = "all"
 """Group of all kernels, where no trace records groups and each has a single stream."""
@@ -27,17 +27,6 @@ _LABELS = {column.name: column.label for column in COLL_ANALYSIS} | {
     C.in_msg_mb: IN_MB,
     C.out_msg_mb: OUT_MB,
 }
-_RECORDED = (
-    C.process_group_name,
-    C.process_group_ranks,
-    C.collective,
-    C.group_size,
-    C.dtype,
-    C.in_msg_nelems,
-    C.out_msg_nelems,
-    C.in_split_size,
-    C.out_split_size,
-)
 
 Nodes = Callable[..., pl.DataFrame]
 
@@ -70,7 +59,7 @@ def _events(collectives: pl.DataFrame, rank: int) -> pl.DataFrame:
     is_recorded = pl.col(C.args_source).eq_missing(KERNEL)
     recorded = (
         pl.when(is_recorded).then(pl.col(column)).alias(column)
-        for column in _RECORDED
+        for column in RECORDED
         if column not in (C.collective, C.process_group_name)
     )
     name = pl.when(is_recorded).then(C.collective).when(is_custom).then(pl.lit("allreduce"))
@@ -93,7 +82,7 @@ def _events(collectives: pl.DataFrame, rank: int) -> pl.DataFrame:
     )
     return rows.select(
         C.rank,
-        *(pl.col(column) for column in (*_RECORDED, C.in_msg_mb, C.out_msg_mb, C.stream)),
+        *(pl.col(column) for column in (*RECORDED, C.in_msg_mb, C.out_msg_mb, C.stream)),
         (pl.col(C.ts_ns) / 1e3).alias(TS),
         pl.col(C.dur_us).alias(DUR),
     ).rename(_LABELS, strict=False)

@@ -10,6 +10,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import Bools, Int64s
+from jarvis.perf_report.call_tree.stacks import INSTANCE_NUMBER
 from jarvis.perf_report.calls import CALL_KEY, key_of, numbered
 from jarvis.perf_report.intervals import busy_ns, microseconds
 from jarvis.perf_report.literals import tuples_text
@@ -25,7 +27,6 @@ __all__ = ["TraceDiff"]
 FIRST, SECOND = "trace1", "trace2"
 _ARGUMENTS = (C.input_dims, C.input_strides, C.input_types, C.concrete_inputs)
 _MODULE = "nn.Module:"
-_INSTANCE = r"_\d+$"
 
 
 @dataclass(frozen=True)
@@ -143,11 +144,11 @@ class TraceDiff:
         )
 
     @cached_property
-    def _counterparts(self) -> gpu_paths.Int64s:
+    def _counterparts(self) -> Int64s:
         return counterparts(*gpu_paths.path_trees(self._sides[0][2], self._sides[1][2]))
 
     @cached_property
-    def _common(self) -> dict[str, gpu_paths.Bools]:
+    def _common(self) -> dict[str, Bools]:
         """For each node of the two trees whether it has a counterpart."""
         counterpart = self._counterparts
         second = np.zeros(self._sides[1][2].height, np.bool_)
@@ -186,7 +187,7 @@ def _with_context(events: pl.DataFrame, trace: Trace, paths: pl.DataFrame) -> pl
             node = parents[node]
         op_uids.append(op_uid)
         stacks.append(modules[::-1] or [ROOT_NAME])
-    stack = pl.col(C.nn_module_stack).list.eval(pl.element().str.replace(_INSTANCE, ""))
+    stack = pl.col(C.nn_module_stack).list.eval(pl.element().str.replace(INSTANCE_NUMBER, ""))
     ops = trace.cpu_ops.select(
         *(tuples_text(name) for name in _ARGUMENTS),
         pl.col(C.uid).alias(C.cpu_op_uid),

@@ -9,9 +9,8 @@ miss a longer common subsequence.
 import numpy as np
 from numpy.typing import NDArray
 
+from jarvis.core.arrays import Int64s
 from jarvis.trace.jit import helper, kernel, types
-
-Int64s = NDArray[np.int64]
 
 MAX_DIFFERENCES = 1_000
 """Maximum insertions and deletions for an exact alignment."""

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from jarvis.core.arrays import Int64s
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
@@ -32,9 +32,6 @@ def loose(name: str) -> pl.Expr:
     """Return ``shown`` names without function, folder and module instance."""
     return pl.col(name).str.replace(_FRAME, "$1").str.replace(_MODULE, "$1")
 
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 ROOT_NAME = "root"
 """Name of the root above all calls without a caller."""

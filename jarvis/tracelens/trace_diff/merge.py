@@ -7,8 +7,9 @@ from itertools import groupby
 
 import numpy as np
 
+from jarvis.core.arrays import Bools, Int64s
 from jarvis.tracelens.trace_diff.edit_distance import align
-from jarvis.tracelens.trace_diff.gpu_paths import LAUNCH, PYTHON, Bools, Int64s, PathTree
+from jarvis.tracelens.trace_diff.gpu_paths import LAUNCH, PYTHON, PathTree
 
 Pair = tuple[int, int]
 Levels = list[bytes]

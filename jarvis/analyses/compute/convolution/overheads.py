@@ -11,7 +11,7 @@ from jarvis.analyses.access import CHANNELS_LAST
 from jarvis.analyses.advice import if_replayed
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
-from jarvis.findings import Finding, Priority, Severity
+from jarvis.findings import Finding, Priority, Severity, texts_of
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable
 
@@ -179,7 +179,7 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
     yield Finding(
         check="layout_transposes",
         category=data.key,
-        title=TRANSPOSES("title"),
+        **texts_of(TRANSPOSES, values),
         operations=group.operations,
         evidence={
             "transpose_ms": transpose_ms,
@@ -188,16 +188,10 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
             "transpose_launches": values["launches"],
             **_by_direction(rows),
             "convolution_ms": data.gpu_time_ms,
-            **(
-                {"channels_last_pct": _layout_pct(last_ms, rows)}
-                if rows["layout"].is_not_null().any()
-                else {}
-            ),
+            "channels_last_pct": _layout_pct(last_ms, rows) if rows["layout"].count() else None,
             "transpose_kernels": TRANSPOSES.pick("evidence.kernels", values),
         },
-        issue=TRANSPOSES.pick("issue", values),
         algorithmic=_layout_action(is_high=is_high, is_already_last=is_already_last),
-        kernel=TRANSPOSES.pick("kernel", values),
         priority_local=local if is_high else local.at_most(Priority.MEDIUM),
         priority=priority if is_high else priority.at_most(Priority.MEDIUM),
         severity=Severity.HIGH if is_high else Severity.MEDIUM,
@@ -209,9 +203,6 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
             **data.bases,
         ),
         hypothesis=TRANSPOSES("hypothesis.last" if is_already_last else "hypothesis.first"),
-        caveat=TRANSPOSES("caveat"),
-        verify=TRANSPOSES.pick("verify", values),
-        capture=TRANSPOSES.pick("capture", values),
     )
 
 
@@ -251,27 +242,20 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
     yield Finding(
         check="fills_and_casts",
         category=data.key,
-        title=FILLS("title"),
+        **texts_of(FILLS, values),
         operations=OperationGroup(rows).operations,
         evidence={
             "fill_and_cast_ms": fill_ms,
             "convolution_pct": overhead_pct,
             "compute_pct": compute_pct,
             "launches": values["launches"],
-            **({"backward_ms": backward_ms} if backward_ms else {}),
+            "backward_ms": backward_ms or None,
             "kernels": FILLS.pick("evidence.kernels", values),
         },
-        issue=FILLS.pick("issue", values),
-        algorithmic=FILLS("algorithmic"),
-        kernel=FILLS.pick("kernel", values),
         priority_local=priority,
         priority=priority,
         kernels=tuple(values["kernels"]),
         impact=impact.bounded_impact(fill_ms, fill_ms, **data.bases),
-        hypothesis=FILLS("hypothesis"),
-        caveat=FILLS("caveat"),
-        verify=FILLS.pick("verify", values),
-        capture=FILLS("capture"),
     )
 
 

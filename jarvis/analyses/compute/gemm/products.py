@@ -12,7 +12,7 @@ from jarvis.analyses.compute.gemm.messages import HELPERS, QUANTIZED, REPEATED
 from jarvis.analyses.inefficiency import evidence_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups
 from jarvis.analyses.small_calls import MANY_CALLS
-from jarvis.findings import Finding, Priority
+from jarvis.findings import Finding, Priority, texts_of
 from jarvis.schemas.names import C
 
 HELPER_KERNELS = r"postgsu|splitkreduce|splitk_reduce|transpose|memset|fillbuffer"
@@ -59,7 +59,7 @@ def _helper_finding(
     return Finding(
         check="helper_kernels",
         category=data.key,
-        title=HELPERS.pick("title", values),
+        **texts_of(HELPERS, values),
         operations=group.operations,
         evidence={
             "helper_ms": helper_ms,
@@ -69,14 +69,9 @@ def _helper_finding(
             "launches": group.launches,
             "helper_kernels": HELPERS.pick("evidence.helpers", values),
         },
-        issue=HELPERS.pick("issue", values),
-        algorithmic=HELPERS.pick("algorithmic", values),
-        kernel=HELPERS.pick("kernel", values),
         priority_local=priority,
         priority=priority,
         impact=impact.bounded_impact(group.time_ms, helper_ms, **data.bases),
-        verify=HELPERS.pick("verify", values),
-        capture=HELPERS.pick("capture", values),
     )
 
 
@@ -111,17 +106,11 @@ def _no_gain(
     return Finding(
         check="quantized_without_gain",
         category=data.key,
-        title=QUANTIZED.pick("title", values),
+        **texts_of(QUANTIZED, values),
         operations=group.operations,
         evidence={**evidence_of(group), "good_bf16_tflops_per_s": wide_rate},
-        issue=QUANTIZED.pick("issue", values),
-        algorithmic=QUANTIZED.pick("algorithmic", values),
-        kernel=QUANTIZED.pick("kernel", values),
         priority_local=Priority.MEDIUM,
         priority=Priority.MEDIUM,
-        caveat=QUANTIZED("caveat"),
-        verify=QUANTIZED.pick("verify", values),
-        capture=QUANTIZED.pick("capture", values),
     )
 
 
@@ -162,15 +151,9 @@ def _repeated(data: CategoryData, group: OperationGroup) -> Finding:
     return Finding(
         check="repeated_reads",
         category=data.key,
-        title=REPEATED.pick("title", values),
+        **texts_of(REPEATED, values),
         operations=group.operations,
         evidence=evidence_of(group),
-        issue=REPEATED.pick("issue", values),
-        algorithmic=REPEATED.pick("algorithmic", values),
-        kernel=REPEATED.pick("kernel", values),
         priority_local=priority,
         priority=priority,
-        caveat=REPEATED("caveat"),
-        verify=REPEATED.pick("verify", values),
-        capture=REPEATED.pick("capture", values),
     )

@@ -7,7 +7,14 @@ from jarvis.analyses import kernel_names
 from jarvis.analyses.compute.gemm.alignment import misalignments
 from jarvis.analyses.compute.gemm.messages import SHAPES
 from jarvis.analyses.kernel_names import first_match
-from jarvis.analyses.operations import HYPOTHESIS, parameter, parameters, short_dtype
+from jarvis.analyses.operations import (
+    HYPOTHESIS,
+    module_classes,
+    parameter,
+    parameters,
+    short_dtype,
+)
+from jarvis.core.expressions import first_of
 from jarvis.schemas.names import C
 
 TINY_BATCH = 1000
@@ -86,10 +93,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     )
     evidenced = shaped.hstack(misalignments(shaped))
     return evidenced.with_columns(
-        pl.when("is_quantized")
-        .then(pl.lit("quantized"))
-        .otherwise(pl.lit("regular"))
-        .alias(C.gemm_type),
+        first_of({"quantized": "is_quantized"}, "regular").alias(C.gemm_type),
         is_misaligned=pl.when(pl.col("misaligned_note") != "")
         .then(pl.lit(value=True))
         .when(pl.col("m").is_not_null())
@@ -105,21 +109,16 @@ def _pattern(compute_units: int | None) -> dict[str, pl.Expr]:
     tiles = pl.col("b") * _ceil_div("m", pl.lit(TILE)) * _ceil_div("n", pl.lit(TILE))
     has_few_tiles = (pl.col("k") >= SPLIT_K) & (tiles < FEW_TILES_SHARE * (compute_units or 0))
     smallest, largest = pl.min_horizontal("m", "n"), pl.max_horizontal("m", "n")
-    pattern = (
-        pl.when(is_tiny)
-        .then(pl.lit("tiny batched"))
-        .when(C.is_launch_bound)
-        .then(None)
-        .when(has_few_tiles)
-        .then(pl.lit("few tiles"))
-        .when(pl.col("k") <= SHORT_K)
-        .then(pl.lit("short K"))
-        .when(pl.col("misaligned_note") != "")
-        .then(pl.lit("misaligned"))
-        .when(largest >= SKINNY_RATIO * smallest)
-        .then(pl.lit("tall and skinny"))
-        .when("is_quantized")
-        .then(pl.lit("quantized"))
+    pattern = first_of(
+        {
+            "tiny batched": is_tiny,
+            None: C.is_launch_bound,
+            "few tiles": has_few_tiles,
+            "short K": pl.col("k") <= SHORT_K,
+            "misaligned": pl.col("misaligned_note") != "",
+            "tall and skinny": largest >= SKINNY_RATIO * smallest,
+            "quantized": "is_quantized",
+        }
     )
     return {"pattern": pattern}
 
@@ -239,7 +238,7 @@ def _model_part() -> pl.Expr:
 def _per_module() -> pl.Expr:
     """Return how often a product runs per run of another one under the same module, if a whole
     number."""
-    path = pl.col(C.module_path).list.eval(pl.element().str.replace(r"_\d+$", ""))
+    path = module_classes()
     outer_len = (path.list.len().cast(pl.Int64) - 1).clip(0)
     module = path.list.head(outer_len).list.join("/")
     fewest = pl.col(C.operation_count).min().over(module)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact
@@ -10,24 +11,33 @@ from jarvis.analyses.base import Analysis, CategoryData, Target
 from jarvis.analyses.severity import grade, priority_of, worst
 from jarvis.analyses.system.cpu_idle import kernels
 from jarvis.analyses.system.cpu_idle.causes import (
+    CAUSE_PCT,
     IDLE_FINDING_PCT,
     IDLE_PCT,
+    NEVER_IDLE,
+    Cause,
     account_of,
+    by_cause,
     carried_in_ms,
     causes,
     has_host_evidence,
     idle_causes,
+    idle_impact,
     idle_pct,
+    kernel_advice,
     launch_advice,
+    longest_call,
     reported_causes,
     reported_edges,
     unreported,
     whole_of,
 )
-from jarvis.analyses.system.cpu_idle.step_edges import step_edges
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
-from jarvis.findings import IDLE_POOL, Finding, Priority, Severity
+from jarvis.findings import IDLE_POOL, Finding, Priority, Severity, texts_of
 from jarvis.perf_report import Totals
+from jarvis.perf_report.timeline.step_account import StepAccount
+from jarvis.perf_report.timeline.step_gaps import Place
+from jarvis.schemas.names import C
 from jarvis.text.messages import to_text
 
 TARGET_IDLE_PCT = 20.0
@@ -103,29 +113,26 @@ def short_kernels(data: CategoryData) -> Iterator[Finding]:
     severity = grade(share, kernels.SHORT_SHARE_PCT)
     if severity is Severity.ACCEPTABLE:
         return
+    values = {
+        "short": kernels.short_kernels(rows).height,
+        "kernels": rows.height,
+        "share_pct": share,
+        "limit_us": kernels.SHORT_KERNEL_US,
+        "mean_us": kernels.mean_us(rows),
+    }
+    texts = texts_of(MESSAGES, values, suffix="short_kernels")
+    if severity is Severity.HIGH:
+        texts["title"] = MESSAGES("title.mostly_short_kernels")
     priority = priority_of(severity).at_most(Priority.MEDIUM)
     yield Finding(
         check="short_kernels",
         category=data.key,
-        title=MESSAGES(
-            "title.mostly_short_kernels" if severity is Severity.HIGH else "title.short_kernels"
-        ),
+        **texts,
         evidence=kernels.evidence(rows),
-        issue=MESSAGES(
-            "issue.short_kernels",
-            short=kernels.short_kernels(rows).height,
-            kernels=rows.height,
-            share_pct=share,
-            limit_us=kernels.SHORT_KERNEL_US,
-            mean_us=kernels.mean_us(rows),
-        ),
-        algorithmic=MESSAGES.texts("algorithmic.short_kernels"),
         kernel=launch_advice(data),
         priority_local=priority,
         priority=priority,
         severity=severity,
-        caveat=MESSAGES("caveat.short_kernels"),
-        verify=MESSAGES("verify.short_kernels"),
         time_pool=IDLE_POOL,
     )
 
@@ -200,6 +207,75 @@ def _patterns(data: CategoryData, of_kernels: list[kernels.Pattern]) -> list[Jso
         for name, severity, evidence in (idle, *of_kernels)
         if worst(severity, Severity.ACCEPTABLE) is not Severity.ACCEPTABLE
     ]
+
+
+def step_edges(data: CategoryData) -> Iterator[Finding]:
+    """A GPU that starts late in the step, or has finished long before it ends.
+
+    Symptom: host work before the first or after the last GPU event of a step, in which the GPU has
+    nothing to do; the window of the GPU timeline need not include it.
+    Rule: idle time before the first and after the last GPU event of the profiler's steps, or of the
+    recording if none are marked, as a share of the step time; the cause is that of most of it. A
+    step that is timed by the GPU begins with the end of the GPU work before, so it has no such
+    edges.
+    Threshold: as for `idle_causes`. If the GPU may have been busy, the priority is LOW.
+    """
+    account = account_of(data)
+    if account is not None:
+        for place, gaps in reported_edges(data).items():
+            yield _finding(data, account, place, gaps)
+
+
+def _finding(data: CategoryData, account: StepAccount, place: Place, gaps: pl.DataFrame) -> Finding:
+    idle_ns, count = int(gaps[C.dur_ns].sum()), account.step_count
+    share, idle_ms = account.pct(idle_ns), account.mean_ms(idle_ns)
+    step_ms = account.step_ms
+    cause = _main_cause(gaps, account)
+    words = cause.words
+    severity = grade(share, CAUSE_PCT)
+    priority = priority_of(severity)
+    if not words.is_idle:
+        priority = priority.at_most(Priority.LOW)
+    whole = MESSAGES("step" if account.is_marked else "recording")
+    return Finding(
+        check="step_edges",
+        category=data.key,
+        title=MESSAGES(f"title.{place}", whole=whole, cause=words.label),
+        evidence={
+            "step_idle_ms": idle_ms,
+            "step_ms": step_ms,
+            "step_pct": share,
+            "step_count": count,
+            "host_calls": cause.host_calls(),
+        },
+        issue=MESSAGES(
+            f"issue.{place}",
+            share_pct=share,
+            idle_ms=idle_ms,
+            step_ms=step_ms,
+            whole=whole,
+            average=MESSAGES("average", steps=count) if count > 1 else None,
+            what=cause.what(data),
+            host_call=longest_call(data, cause),
+        ),
+        algorithmic=cause.algorithmic(data),
+        kernel=kernel_advice(data, cause),
+        impact=idle_impact(data, gaps) if words.is_idle else None,
+        time_pool=f"{IDLE_POOL} {place}",
+        priority_local=priority,
+        priority=priority,
+        severity=severity,
+        hypothesis=cause.hypothesis(data),
+        verify=words.message("verify"),
+        capture=words.texts("capture"),
+    )
+
+
+def _main_cause(gaps: pl.DataFrame, account: StepAccount) -> Cause:
+    """Return the cause with most of the time; of a gap in which the GPU was busy only if no other
+    is known."""
+    found = by_cause(gaps, account.total_ns / 1e6)
+    return next((cause for cause in found if cause.cause not in NEVER_IDLE), found[0])
 
 
 ANALYSIS = Analysis(

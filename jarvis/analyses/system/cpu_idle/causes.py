@@ -102,19 +102,20 @@ class Cause:
         """Return the longest gap in ms."""
         return (greatest_ns(self.gaps[C.dur_ns]) or 0) / 1e6
 
-    def waits_before(self) -> list[Message]:
-        """Return the operators or calls whose launch ended most of the time."""
+    def waits_before(self) -> Message | None:
+        """Return the operators or calls whose launch ended most of the time; None if unknown."""
         ended = self.gaps.drop_nulls(C.launcher_name).group_by(C.launcher_name)
         most = ended.agg(pl.col(C.dur_ns).sum()).sort(
             C.dur_ns, C.launcher_name, descending=[True, False]
         )
-        return [
+        return _listed(
             MESSAGES("evidence.wait", name=name, time_ms=ns / 1e6) for name, ns in most.iter_rows()
-        ]
+        )
 
-    def host_calls(self) -> list[Message]:
-        """Return where the host is in the gaps, one line per place, most time first."""
-        return places(self.gaps)
+    def host_calls(self) -> Message | None:
+        """Return where the host is in the gaps, one line per place, most time first; None if
+        unknown."""
+        return _listed(places(self.gaps))
 
     def what(self, data: CategoryData) -> Message:
         """Return what happens in the gaps, as a part of a sentence."""
@@ -382,23 +383,23 @@ def idle_impact(data: CategoryData, gaps: pl.DataFrame) -> Impact:
     return of_steps.model_copy(update={"saved_ms": gain.saved_ms})
 
 
-def cause_evidence(data: CategoryData, cause: Cause) -> dict[str, EvidenceValue]:
+def cause_evidence(data: CategoryData, cause: Cause) -> dict[str, EvidenceValue | None]:
     """Return the number of gaps of a cause, and what the trace records of host and kernels
     there."""
-    found: dict[str, EvidenceValue] = {
+    rows = kernels(data)
+    return {
         "gaps": cause.gaps.height,
         "longest_gap_ms": cause.longest_ms,
+        "before_first_kernel_ms": _before_first_kernel_ms(data, cause) or None,
+        "host_calls": cause.host_calls(),
+        "waits_before": cause.waits_before(),
+        **(evidence(rows) if cause.cause is IdleCause.LAUNCH_BOUND and rows.height else {}),
     }
-    if early_ms := _before_first_kernel_ms(data, cause):
-        found["before_first_kernel_ms"] = early_ms
-    if calls := cause.host_calls():
-        found["host_calls"] = MESSAGES("evidence.list", items=calls)
-    if waits := cause.waits_before():
-        found["waits_before"] = MESSAGES("evidence.list", items=waits)
-    rows = kernels(data)
-    if cause.cause is IdleCause.LAUNCH_BOUND and rows.height:
-        found |= evidence(rows)
-    return found
+
+
+def _listed(items: Iterable[Message]) -> Message | None:
+    every = tuple(items)
+    return MESSAGES("evidence.list", items=every) if every else None
 
 
 def _before_first_kernel_ms(data: CategoryData, cause: Cause) -> float:

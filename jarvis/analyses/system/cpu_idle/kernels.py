@@ -5,9 +5,9 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
+from jarvis.analyses.operations import timeline_window
 from jarvis.analyses.severity import Ladder, grade
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
-from jarvis.analyses.window import timeline_window
 from jarvis.findings import EvidenceValue, Severity
 from jarvis.preconditions import GRAPH_LAUNCH, replayed
 from jarvis.schemas.names import C

@@ -9,6 +9,7 @@ import polars as pl
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.perf_report.call_tree.stacks import is_own_function
+from jarvis.perf_report.intervals import END
 from jarvis.perf_report.timeline.host import HostCall
 from jarvis.perf_report.timeline.host_spans import WAITS, is_waiting
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
@@ -122,7 +123,7 @@ def after_waits(data: CategoryData, gaps: pl.DataFrame) -> Message | None:
     slices = data.tables.get("host_slices")
     if slices is None:
         return None
-    calls = slices.with_columns((pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns))
+    calls = slices.with_columns(END.alias(C.end_ns))
     runtime = calls.filter(pl.col(C.kind) == HostCall.RUNTIME.value)
     waits = runtime.filter(pl.col(C.name).str.contains(WAITS)).filter(is_waiting())
     ends = gaps.select((pl.col(C.start_ns) + pl.col(C.dur_ns)).alias(C.end_ns), gap_ns=C.dur_ns)

@@ -6,9 +6,13 @@ from pydantic import JsonValue
 from jarvis import impact
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.system.inference.events import step_events, time_ms
-from jarvis.analyses.system.inference.launches import piecewise_breaks, steps_without_graph
+from jarvis.analyses.system.inference.graphs import (
+    coverage_gap,
+    piecewise_breaks,
+    shapes_missing,
+    steps_without_graph,
+)
 from jarvis.analyses.system.inference.layers import short_kernel_tail, slow_layers
-from jarvis.analyses.system.inference.recording import coverage_gap, shapes_missing
 from jarvis.analyses.system.inference.shares import (
     attention_reduction,
     head_share,

@@ -10,10 +10,11 @@ from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.system.inference.events import of_steps_pct, rows_of, step_events, time_ms
 from jarvis.analyses.system.inference.messages import MESSAGES
-from jarvis.findings import Finding, Priority
-from jarvis.perf_report.serving.populations import MIN_RATIO as MIN_RATIO
-from jarvis.perf_report.serving.populations import ODD_DEVIATIONS as ODD_DEVIATIONS
-from jarvis.perf_report.serving.populations import Floats, is_regular, odd_layers, slow_group
+from jarvis.core.arrays import Float64s
+from jarvis.findings import Finding, Priority, texts_of
+from jarvis.perf_report.serving.layers import MIN_RATIO as MIN_RATIO
+from jarvis.perf_report.serving.layers import ODD_DEVIATIONS as ODD_DEVIATIONS
+from jarvis.perf_report.serving.layers import is_regular, odd_layers, slow_group
 from jarvis.perf_report.serving.steps import SHORT_KERNEL_NS
 from jarvis.preconditions import COMPILED_KERNEL
 from jarvis.schemas.names import C
@@ -68,7 +69,7 @@ def _slow_layers(
     data: CategoryData,
     events: pl.DataFrame,
     odd: list[int],
-    times_us: Floats,
+    times_us: Float64s,
     replays: int,
     excess_ms: float,
 ) -> Finding:
@@ -169,10 +170,23 @@ def short_kernel_tail(data: CategoryData) -> Iterator[Finding]:
     most_ms = time_ms(short) - floor_ms * (short.height - pairs.height)
     names = short.group_by(C.name).agg(pl.col(C.dur_ns).sum()).sort(C.dur_ns, C.name)[C.name]
     pair_texts = [*_pair_texts(pairs)]
+    values = {
+        "kernels": short.height,
+        "limit_us": SHORT_KERNEL_US,
+        "time_ms": time_ms(short),
+        "share_pct": share_pct,
+        "floor_ms": floor_ms,
+        "most_ms": most_ms,
+        "pairs": MESSAGES("issue.pairs", pairs=pair_texts, pairs_ms=pairs_ms)
+        if pair_texts
+        else None,
+        "fused": MESSAGES("issue.fused") if pair_texts else None,
+    }
+    texts = texts_of(MESSAGES, values, suffix="short")
     yield Finding(
         check="short_kernel_tail",
         category=data.key,
-        title=MESSAGES("title.short"),
+        **texts | (texts_of(MESSAGES, suffix="short.pairs") if pair_texts else {}),
         evidence={
             "short_kernels": short.height,
             "gpu_time_ms": time_ms(short),
@@ -180,24 +194,6 @@ def short_kernel_tail(data: CategoryData) -> Iterator[Finding]:
             "floor_us": floor_ms * 1e3,
             "fused_pairs": MESSAGES("evidence.pairs", pairs=pair_texts) if pair_texts else None,
         },
-        issue=MESSAGES(
-            "issue.short",
-            kernels=short.height,
-            limit_us=SHORT_KERNEL_US,
-            time_ms=time_ms(short),
-            share_pct=share_pct,
-            floor_ms=floor_ms,
-            most_ms=most_ms,
-            pairs=MESSAGES("issue.pairs", pairs=pair_texts, pairs_ms=pairs_ms)
-            if pair_texts
-            else None,
-            fused=MESSAGES("issue.fused") if pair_texts else None,
-        ),
-        algorithmic=MESSAGES("algorithmic.short"),
-        kernel=MESSAGES("kernel.short.pairs" if pair_texts else "kernel.short"),
-        hypothesis=MESSAGES("hypothesis.short"),
-        caveat=MESSAGES("caveat.short"),
-        verify=MESSAGES("verify.short", kernels=short.height),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
         impact=impact.bounded_impact(

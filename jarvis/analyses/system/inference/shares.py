@@ -13,7 +13,7 @@ from jarvis.analyses.system.inference.events import (
     time_ms,
 )
 from jarvis.analyses.system.inference.messages import MESSAGES
-from jarvis.findings import Finding, Priority
+from jarvis.findings import Finding, Priority, texts_of
 from jarvis.schemas.names import C
 
 PADDING_PCT = 10.0
@@ -56,24 +56,19 @@ def padding_waste(data: CategoryData) -> Iterator[Finding]:
     most_ms = float(wasted["wasted"].sum()) / 1e6
     mid_ms = float(wasted.filter(pl.col(C.bound) == "compute")["wasted"].sum()) / 1e6
     padding_pct = 100 * float(padded["padding"].to_numpy().mean())
+    values = {
+        "steps": padded.height,
+        "tokens": int(padded["tokens"].sum()),
+        "rows": int(padded[C.batch].sum()),
+        "padding_pct": padding_pct,
+        "time_ms": time_ms(events),
+    }
     yield Finding(
         check="padding_waste",
         category=data.key,
-        title=MESSAGES("title.padding"),
+        **texts_of(MESSAGES, values, suffix="padding"),
         evidence={"step_count": padded.height, "padding_pct": padding_pct},
-        issue=MESSAGES(
-            "issue.padding",
-            steps=padded.height,
-            tokens=int(padded["tokens"].sum()),
-            rows=int(padded[C.batch].sum()),
-            padding_pct=padding_pct,
-            time_ms=time_ms(events),
-        ),
-        algorithmic=MESSAGES("algorithmic.padding"),
         kernel=(),
-        hypothesis=MESSAGES("hypothesis.padding"),
-        caveat=MESSAGES("caveat.padding"),
-        verify=MESSAGES("verify.padding"),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
         impact=impact.bounded_impact(time_ms(events), most_ms, mid_ms=mid_ms, **data.bases)
@@ -170,29 +165,25 @@ def _share(
     beyond_ms = time_ms(part) - whole_ms * threshold_pct / 100
     longest = part.group_by(C.name).agg(pl.col(C.dur_ns).sum())
     names = longest.sort(C.dur_ns, C.name, descending=[True, False])[C.name]
+    values = {
+        "time_ms": time_ms(part),
+        "share_pct": share_pct,
+        "whole_ms": whole_ms,
+        "kernels": part.height,
+        "names": names.to_list(),
+        "threshold_pct": threshold_pct,
+    }
     yield Finding(
         check=_CHECKS[key],
         category=data.key,
-        title=MESSAGES(f"title.{key}"),
+        **texts_of(MESSAGES, values, suffix=key),
+        **texts_of(MESSAGES, values, suffix="share"),
         evidence={
             "gpu_time_ms": time_ms(part),
             "share_pct": share_pct,
             "kernels": part.height,
-            "longest_kernels": MESSAGES("evidence.names", names=names.to_list()),
+            "longest_kernels": MESSAGES.pick("evidence.names", values),
         },
-        issue=MESSAGES(
-            f"issue.{key}",
-            time_ms=time_ms(part),
-            share_pct=share_pct,
-            whole_ms=whole_ms,
-            kernels=part.height,
-            names=names.to_list(),
-        ),
-        algorithmic=MESSAGES(f"algorithmic.{key}"),
-        kernel=MESSAGES(f"kernel.{key}"),
-        hypothesis=MESSAGES(f"hypothesis.{key}"),
-        caveat=MESSAGES("caveat.share", threshold_pct=threshold_pct),
-        verify=MESSAGES("verify.share", time_ms=time_ms(part)),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
         impact=impact.bounded_impact(time_ms(part), beyond_ms, **data.bases),

@@ -9,13 +9,13 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses.base import Analysis, CategoryData, Target
+from jarvis.analyses.operations import timeline_window
 from jarvis.analyses.system.multi_kernel import communication, copies
 from jarvis.analyses.system.multi_kernel.communication import exposed_communication, poor_overlap
 from jarvis.analyses.system.multi_kernel.copies import memory_copies
-from jarvis.analyses.window import timeline_window
 from jarvis.findings import COMMUNICATION_POOL, Finding
 from jarvis.perf_report import Totals
-from jarvis.perf_report.intervals import covered_ns
+from jarvis.perf_report.intervals import END, covered_ns
 from jarvis.schemas.names import C
 from jarvis.text.messages import to_text
 
@@ -93,7 +93,7 @@ def _cross_validation(data: CategoryData) -> dict[str, JsonValue]:
     window = timeline_window(data.tables["gpu_work"])
     compute = covered_ns(window.filter(pl.col(C.kind) == "compute"))
     working = covered_ns(window.filter(pl.col(C.kind) != "copy"))
-    span = window.select((pl.col(C.ts_ns) + pl.col(C.dur_ns)).max() - pl.col(C.ts_ns).min()).item()
+    span = window.select(END.max() - pl.col(C.ts_ns).min()).item()
     totals = data.totals
     lengths = (
         ("computation_time", compute, totals.compute_time_ms),

@@ -10,9 +10,9 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
+from jarvis.analyses.operations import staging_ms, timeline_window
 from jarvis.analyses.severity import Ladder, grade, is_worth_acting, priority_of
 from jarvis.analyses.system.multi_kernel.messages import MESSAGES
-from jarvis.analyses.window import staging_ms, timeline_window
 from jarvis.findings import COMMUNICATION_POOL, EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import steps_name

@@ -8,10 +8,10 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
+from jarvis.analyses.operations import timeline_window
 from jarvis.analyses.severity import Ladder, at_most, grade, is_worth_acting, priority_of, worst
 from jarvis.analyses.tiny_tensors import DATA_PARALLEL, data_parallel_copies
-from jarvis.analyses.window import timeline_window
-from jarvis.findings import COPIES_POOL, EvidenceValue, Finding, Priority, Severity
+from jarvis.findings import COPIES_POOL, EvidenceValue, Finding, Priority, Severity, texts_of
 from jarvis.preconditions import HOST_READ, PAGEABLE, PINNED, SCALAR_BYTES
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, Templates, action, to_text
@@ -317,20 +317,16 @@ def _copies_from_totals(data: CategoryData) -> Iterator[Finding]:
     if not is_worth_acting(severity):
         return
     exposed_ms = data.totals.exposed_memcpy_time_ms
+    values = {"exposed_ms": exposed_ms, "wall_pct": share}
     yield Finding(
         check="memory_copies",
         category=data.key,
-        title=MESSAGES("exposed.title"),
+        **texts_of(MESSAGES, values, prefix="exposed"),
         evidence={"exposed_copies_ms": exposed_ms, "wall_pct": share},
-        issue=MESSAGES("exposed.issue", exposed_ms=exposed_ms, wall_pct=share),
-        algorithmic=MESSAGES("exposed.algorithmic"),
-        kernel=MESSAGES.texts("exposed.kernel"),
         priority_local=priority_of(severity),
         priority=priority_of(severity),
         severity=severity,
         impact=impact.bounded_impact(exposed_ms, exposed_ms, **data.bases),
-        caveat=MESSAGES("exposed.caveat"),
-        verify=MESSAGES("exposed.verify"),
         time_pool=COPIES_POOL,
     )
 

@@ -5,10 +5,10 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.base import Analysis
+from jarvis.analyses.operations import timeline_window
 from jarvis.analyses.severity import grade, with_findings
 from jarvis.analyses.system.cpu_idle.causes import IDLE_PCT
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
-from jarvis.analyses.window import timeline_window
 from jarvis.dashboard.pages.timeline.tables import MIN_GAP_NS
 from jarvis.dashboard.pages.timeline.window import parameters_around
 from jarvis.dashboard.session import navigation

@@ -8,9 +8,9 @@ from pydantic import JsonValue
 
 from jarvis import charts
 from jarvis.analyses.base import Analysis
+from jarvis.analyses.operations import timeline_window
 from jarvis.analyses.severity import grade, with_findings
 from jarvis.analyses.system.multi_kernel.communication import EXPOSED_PCT
-from jarvis.analyses.window import timeline_window
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened, palette
