@@ -33,6 +33,7 @@ _ROLES = {
     "syncs_stream": r"StreamSynchronize|EventSynchronize",
     "queries": r"(Event|Stream)Query",
     "copies": r"(?i)memcpy",
+    "copies_blocking": r"^(cuda|hip)Memcpy(2D|3D)?(WithStream)?$|Memcpy(DtoH|HtoD)(_v2)?$",
     "manages_memory": r"^(cuda|hip|cu)(Malloc|Free|Host|Mem(Alloc|Free|Create|Map|Unmap|Release))"
     f"|{LOADS_KERNELS}",
     "submits": SUBMITS_WORK,
@@ -61,6 +62,7 @@ class Calls:
     syncs_stream: Flags
     queries: Flags
     copies: Flags
+    copies_blocking: Flags
     manages_memory: Flags
     launches: Flags
 
@@ -165,6 +167,7 @@ _FLAGS = [
     "syncs_stream",
     "queries",
     "copies",
+    "copies_blocking",
     "manages_memory",
     "launches",
 ]
