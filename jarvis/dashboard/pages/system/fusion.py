@@ -39,8 +39,8 @@ _ESTIMATE = (
         "Fused (ms)",
         NUMBER,
         "ms",
-        meaning="shortest time of the fused kernels of a step; empty if a matrix product takes over "
-        "the chain: how much longer the product then takes is not known",
+        meaning="shortest time of the fused kernels of a step; empty if a matrix product does the "
+        "work of the chain: how much longer the product then takes is not known",
     ),
     Column(
         "saved_ms",
