@@ -92,7 +92,7 @@ def test_a_title_that_is_too_long_is_cut_at_its_end(sample_run: Run) -> None:
         return shown_title(replace(ranked, finding=finding), width_px=180)
 
     assert shown("Shapes missing: all of the GPU time is replayed") == (
-        "Shapes missing: all of the GP…"
+        "Shapes missing: all of the GPU t…"
     )
     assert shown("Low efficiency: `aten::convolution_backward`") == "convoluti…ward: low efficiency"
 

@@ -44,8 +44,9 @@ _LEAST_SHOWN_PCT = 0.05
 _NAME_PX = 250
 _FINDINGS, _PAGE = "overview_findings", "page"
 _WIDTHS = {C.rank: 42, "finding": 337, "saved_ms": 72, "priority": 74}
-_CHARACTER_PX, _MIN_NAME = 6.0, 8
-"""Mean width of a character in a table, and the minimum length of a cut name."""
+_CHARACTER_PX, _SENTENCE_PX, _MIN_NAME = 6.0, 5.4, 8
+"""Mean width of a character of a name and of a sentence in a table, and the minimum length of a cut
+name."""
 
 _REMARK_PX = 62
 """Width of a remark beside a priority. The columns but the last fill the table at 1280 pixels, and
@@ -169,10 +170,11 @@ def shown_title(ranked: Recommendation, width_px: int = _WIDTHS["finding"]) -> s
     middle, another title at its end."""
     whole, room = to_text(ranked.finding.title), int(width_px / _CHARACTER_PX)
     title = row_title(whole)
+    if name_first(whole) == whole:
+        room = int(width_px / _SENTENCE_PX)
+        return title if len(title) <= room else f"{title[: room - 1].rstrip()}…"
     if len(title) <= room:
         return title
-    if name_first(whole) == whole:  # the end of a sentence, not of a name, is left out
-        return f"{title[: room - 1]}…"
     name, separator, what = title.rpartition(": ")
     room -= len(separator) + len(what)
     return title if room < _MIN_NAME else f"{shortened(name, room)}{separator}{what}"
