@@ -11,6 +11,7 @@ from jarvis.core.errors import ChangeError, NotSimulatedError
 from jarvis.pipeline import analyze, simulated
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
+from jarvis.savings import per_step
 from jarvis.text.format import MINUS
 from tests.builders import TraceBuilder, trace
 
@@ -84,6 +85,25 @@ def test_every_finding_with_a_saving_is_a_change(run: Run) -> None:
     assert saving
     for each in saving:
         assert simulated(run, [f"finding={each.label}"]).saved_ms >= 0
+
+
+def test_a_finding_saves_as_much_as_on_the_overview(tmp_path: Path) -> None:
+    """Of steps of unequal length, and of communication of which compute can hide a part only."""
+    made = trace(device="AMD Instinct MI300X")
+    for step, us in enumerate((900, 1_500, 700)):
+        made.annotation(f"ProfilerStep#{step}")
+        made.child("aten::mm", [[4096, 4096], [4096, 4096]]).launches("gemm", us=us).up()
+        made.runtime("cudaDeviceSynchronize", us=us)
+        made.child("nccl:all_reduce").launches("ncclDevKernel_AllReduce", us=2_000, stream=8).up()
+        made.child("aten::mm", [[4096, 4096], [4096, 4096]]).launches("gemm", us=300).up()
+        made.runtime("cudaDeviceSynchronize", us=2_000).up()
+    run = analyze(made.write(tmp_path / "t.json"), output_dir=tmp_path / "run")
+    gains = {each.finding.check: each for each in recommendations(run) if each.finding.impact}
+    assert {"exposed_communication", "poor_overlap"} < gains.keys()
+    for each in gains.values():
+        gain = per_step(each.finding.impact, run.manifest.totals)
+        (alone,) = simulated(run, [f"finding={each.label}"]).changes
+        assert alone.saved_ms == pytest.approx(gain.gain_ms, rel=1e-3), each.finding.check
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ MESSAGES = MessageTable(
         "on kernel fusion.",
         "attention": "{chain} produces the input of attention{part}; see the findings on kernel "
         "fusion.",
-        "attention.part": " in {instances:,} of them, {time_ms}",
+        "attention.part": " in {instances:,} of its instances ({time_ms})",
     },
 )
 _CHAIN_NOTES = ("chain_context.composition", "chain_context.attention")

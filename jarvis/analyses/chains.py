@@ -148,7 +148,7 @@ MESSAGES = MessageTable(
         "reason.usual": "products with such an epilogue are common",
         "reason.little_else": "it moves little but the product's result",
         "reason.bounded": "it is all that the {scope} does",
-        "reason.data_flow": "each step takes the shape that the previous one produces",
+        "reason.data_flow": "each operator takes the shape that the previous one produces",
         "reason.composition": "its operators compute {composition}",
         "reason.none": "no specific evidence",
         "confidence": "{level}: {reasons:joined ; }",

@@ -24,6 +24,7 @@ from jarvis.findings import TEXTS, AnalysisResult, Finding, Status, TextName
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report import Totals
+from jarvis.perf_report.efficiency import NO_BYTES, NO_COMPUTE, NO_MODEL, NO_TIME
 from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.preconditions import Facts, Subject, Tables, replayed_operations
 from jarvis.schemas.names import C
@@ -41,14 +42,23 @@ NO_SHAPES = (
     "shapes."
 )
 NO_SHAPES_OF_ROW = "A GPU graph replays it, and no capture has its shapes."
+_OF_SEVERAL = {
+    NO_SHAPES_OF_ROW: "GPU graphs replay them, and no capture has their shapes.",
+    NO_MODEL: "No perf model covers these operators.",
+    NO_BYTES: "The bytes of these calls are not known, so they have no roofline.",
+    NO_TIME: "The GPU work of these operations has no duration.",
+    NO_COMPUTE: "It is not known which compute peak applies to these calls; their efficiency "
+    "considers only memory and is a lower limit.",
+}
+"""Reasons that name a single operation, as those of several."""
 
 NOTES = MessageTable(
     "no_perf_model",
     {
         "note": "{rows:count row} ({names:names}, {time_ms}) has no efficiency. {note}",
-        "note.several": "Each of {rows:count row} ({names:names}, {time_ms} together) has "
-        "no efficiency. {note}",
-        "note.known": "{rows:count row} ({names:names}, {time_ms}): {note}",
+        "note.several": "{rows:count row} ({names:names}, {time_ms} together) have no efficiency. "
+        "{note}",
+        "note.known": "{note} This concerns {rows:count row} ({names:names}, {time_ms}).",
     },
 )
 
@@ -319,7 +329,7 @@ def _notes(data: CategoryData, rated: pl.DataFrame) -> tuple[Message | str, ...]
             rows=rows,
             names=[short_operation_name(name) for name in names],
             time_ms=time_us / 1000,
-            note=note,
+            note=note if rows == 1 else _OF_SEVERAL.get(note, note),
         )
         for note, names, rows, time_us, is_known in reasons.iter_rows()
     )

@@ -62,7 +62,7 @@ class _Frozen(BaseModel):
 
 
 class StepTime(_Frozen):
-    """The time of a step in ms: the median of the recorded steps, and the same in the replay.
+    """The time of a step in ms: the mean of the recorded steps, and the same in the replay.
 
     Where marks time the steps, the last one ends with its mark, but gains what its GPU work after
     the mark gains.

@@ -112,8 +112,8 @@ def alone_note(found: list[Saving]) -> str:
         "a different time alone, as the table shows: the findings above already change part of it.",
     )
     more = (
-        f"The {saving.label} save {milliseconds(saving.alone_ms or 0.0)} if the savings of each "
-        "alone are added, but mostly the same time as each other and as those above."
+        f"The {saving.label} would save {milliseconds(saving.alone_ms or 0.0)} if their savings "
+        "alone added up, but most of it is time that other findings save, too."
         for saving in differing
         if saving.findings > 1 and (saving.alone_ms or 0.0) > 2 * saving.saved_ms
     )

@@ -72,7 +72,7 @@ MESSAGES = MessageTable(
         "step.slow": "; slow: {names:names}, up to {excess_ms} over the median",
         "step.ahead": "; the host runs ahead of the GPU, so its marks of a step are shorter "
         "({marked_ms})",
-        "step.tail": " by {steps:either its mark|their marks}, and the GPU works {tail_ms} longer",
+        "step.tail": " from mark to mark, and the GPU finishes {tail_ms} later",
         "step.carried": " Not included are {carried_ms} in which the GPU finished work from "
         "before the recording{wait}.",
         "step.wait": ", while the host waited in {call}",

@@ -28,11 +28,11 @@ def floor_line(run: Run) -> str | None:
         return None
     saved_ms, whole = simulation.compute_saved_ms / step_count(totals), whole_name(totals)
     if milliseconds(saved_ms) == milliseconds(0):
-        return f"Shorter kernels save nothing of {whole}: the host sets its pace."
+        return f"Shorter kernels alone save nothing of {whole}: the host sets its pace."
     share = percent(share_pct(saved_ms, whole_ms(totals)))
     return (
-        f"Shorter kernels can save at most {milliseconds(saved_ms)} ({share}) of {whole}, with no "
-        "kernel time left at all; fewer launches can save more."
+        f"Shorter kernels alone can save at most {milliseconds(saved_ms)} ({share}) of {whole}, "
+        "even if they took no time; fewer launches can save more."
     )
 
 

@@ -29,6 +29,7 @@ _ROLES = {
     "syncs_stream": r"StreamSynchronize|EventSynchronize",
     "queries": r"(Event|Stream)Query",
     "copies": r"(?i)memcpy",
+    "copies_blocking": r"^(cuda|hip)Memcpy(2D|3D)?(WithStream)?$|Memcpy(DtoH|HtoD)(_v2)?$",
     "manages_memory": r"^(cuda|hip|cu)(Malloc|Free|Host|Mem(Alloc|Free|Create|Map|Unmap|Release))"
     f"|{LOADS_KERNELS}",
     "submits": SUBMITS_WORK,
@@ -57,6 +58,7 @@ class Calls:
     syncs_stream: Bools
     queries: Bools
     copies: Bools
+    copies_blocking: Bools
     manages_memory: Bools
     launches: Bools
 
@@ -160,6 +162,7 @@ _FLAGS = [
     "syncs_stream",
     "queries",
     "copies",
+    "copies_blocking",
     "manages_memory",
     "launches",
 ]

@@ -37,6 +37,9 @@ ENDS: tuple[End, ...] = get_args(End)
 FUSED = ("fusible_chain", "gemm_epilogue")
 """Checks of which one kernel replaces several in a row."""
 
+POOR_OVERLAP = "poor_overlap"
+"""Check of the communication that compute could hide: at most the compute without it."""
+
 MIN_REMAINING = 1e-6
 """GPU work that would keep a smaller part of its time is removed with its launches."""
 
@@ -57,7 +60,7 @@ def finding_changes(finding: Finding, simulation: Simulation) -> tuple[Change, .
     Kernels get shorter by what the finding saves on them, to KERNEL_FLOOR_US each if they become
     more efficient, or go with their launches if that is all of their time; one kernel replaces a
     chain. Copies get shorter and are not waited for. Host time in the gaps of a cause is removed,
-    waits are not waited for, and communication is hidden.
+    waits are not waited for, and communication is hidden, as far as the finding says.
     """
     return _proposal(finding, simulation)("mid")
 
@@ -77,6 +80,8 @@ def _proposal(finding: Finding, simulation: Simulation) -> Callable[[End], tuple
         return partial(_idle, pool.removeprefix(IDLE_POOL).strip(), simulation)
     if pool.startswith(COMMUNICATION_POOL):
         hidden = pool_changes(pool, 0, simulation)
+        if finding.check == POOR_OVERLAP:
+            hidden = _hidden_part(finding.impact.saved_ms.high, simulation)
         return lambda _: hidden
     own, saved_ms = own_work(finding, simulation.tables["gpu_work"]), finding.impact.saved_ms
     if own.is_empty():
@@ -117,6 +122,15 @@ def pool_changes(pool: str, left: float, simulation: Simulation) -> tuple[Change
     if left == 0:
         return (Collective(uids=uids, mode=CollectiveMode.HIDDEN),)
     return (Collective(uids=uids, mode=CollectiveMode.SCALE, factor=left),)
+
+
+def _hidden_part(saved_ms: float, simulation: Simulation) -> tuple[Change, ...]:
+    """Return the change in which collectives take ``saved_ms`` less: what compute can hide."""
+    uids = simulation.tables["collectives"][C.uid].implode()
+    own = simulation.tables["gpu_work"].filter(pl.col(C.linked) & pl.col(C.uid).is_in(uids))
+    factor = _factor(own, saved_ms)
+    mode = CollectiveMode.SCALE
+    return (Collective(uids=tuple(own[C.uid].to_list()), mode=mode, factor=factor),)
 
 
 def _factor(work: pl.DataFrame, saved_ms: float) -> float:

@@ -51,11 +51,11 @@ class Replay:
 
     @property
     def step_ns(self) -> float:
-        """The median step. The last one ends with its mark, as in the table ``steps``, but gains
-        what its GPU work after it gains, as a step that follows waits for that."""
+        """The mean of the steps. The last one ends with its mark, as in the table ``steps``, but
+        gains what its GPU work after it gains, as a step that follows waits for that."""
         steps = np.diff(self.bounds_ns)
         steps[-1:] -= self.tail_ns
-        return float(np.median(steps.clip(min=0)))
+        return float(np.mean(steps.clip(min=0)))
 
 
 MAX_REPLAYS, MAX_SAVED, MAX_WORK = 64, 4096, 64

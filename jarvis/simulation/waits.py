@@ -147,16 +147,18 @@ def host_waits(recording: Recording, work: Streams) -> Waits:
         return Waits(Pairs(none, none), np.zeros(len(calls), np.bool_))
     memory = _memory_calls(calls, work)
     copies = _blocking_copies(calls, gpu)
+    after_work = _copies_after_work(calls, work, copies)
     pairs = [
         copies,
+        after_work,
         memory,
         _query_runs(calls, work),
         *_device_syncs(calls, work),
         *_stream_syncs(recording, work),
     ]
     is_waiting = calls.syncs_device | calls.syncs_stream | calls.queries
-    is_waiting[copies.dst] = True
-    is_waiting[memory.dst] = True
+    for waiting in (copies, after_work, memory):
+        is_waiting[waiting.dst] = True
     awaited = Pairs(
         np.concatenate([p.src for p in pairs]).astype(np.int64),
         np.concatenate([p.dst for p in pairs]).astype(np.int64),
@@ -169,6 +171,30 @@ def _blocking_copies(calls: Calls, gpu: GpuEvents) -> Pairs:
     call = gpu.launch[copies]
     waits = calls.copies[call] & (calls.end[call] >= gpu.end[copies] - COPY_TOLERANCE_NS)
     return Pairs(copies[waits], call[waits])
+
+
+def _copies_after_work(calls: Calls, work: Streams, copies: Pairs) -> Pairs:
+    """Return the last work before each blocking copy call that is not known to await its own copy.
+
+    ROCm often records no copy of ``hipMemcpyWithStream``, or one that ends just after the call, by
+    the error of the clocks. The stream is that of the launch before it on its thread. The work
+    counts also if it ended before the call, which would await it without the waits before.
+    """
+    gpu, first = work.gpu, work.first_work
+    is_late = (first >= 0) & (gpu.end[first] - calls.end > CLOCK_ERROR_NS)
+    is_wanted = calls.copies_blocking & ~is_late
+    is_wanted[copies.dst] = False
+    rows = np.flatnonzero(is_wanted)
+    launch = _neighbor(calls, first >= 0, -1)[rows]
+    rows, launch = rows[launch >= 0], launch[launch >= 0]
+    stream = gpu.stream[first[launch]]
+    last = np.full(rows.size, -1, np.int64)
+    for code in np.unique(stream).tolist():
+        own = stream == code
+        before = work.last_before(code, calls.start[rows[own]])
+        last[own] = work.ended_by(code, before, calls.end[rows[own]])
+    is_known = last >= 0
+    return Pairs(last[is_known], rows[is_known])
 
 
 def _device_syncs(calls: Calls, work: Streams) -> Iterator[Pairs]:

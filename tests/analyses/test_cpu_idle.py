@@ -315,7 +315,7 @@ def test_host_calls_and_operators_are_named() -> None:
     (finding,) = worded(idle_causes(data))
     named = "`cudaStreamSynchronize` of `aten::item`"
     assert finding.evidence["Host in the gaps"] == f"2 gaps in {named} (a call of up to 9.00 ms)"
-    assert finding.evidence["Waits before"] == "`aten::mul` (30.9 ms), `aten::add` (10.0 ms)"
+    assert finding.evidence["Idle time before"] == "`aten::mul` (30.9 ms), `aten::add` (10.0 ms)"
     assert f"the longest gap (30.0 ms) coincides with {named} (9.00 ms)" in finding.issue
 
 

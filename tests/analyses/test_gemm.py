@@ -363,8 +363,8 @@ def test_equal_products_of_one_module_are_to_be_merged() -> None:
     qkv = gemm(8944, 1024, 1024, count=72, module_path=[*attention, "Linear_0"])
     out = gemm(8944, 768, 1024, count=24, time_us=10.0, module_path=[*attention, "Linear_3"])
     (finding,) = low_efficiency(category("gemm", qkv, out))
-    assert "72 calls are 3 per call" in finding.algorithmic
-    assert "a merged product of N=3072 reads it once" in finding.algorithmic
+    assert "72 calls come 3 at a time" in finding.algorithmic
+    assert "a merged product of N=3072 reads it only once" in finding.algorithmic
     for other in ({"count": 25}, {"count": 24, "module_path": ["Layer_0", "MLP_0", "Linear_3"]}):
         row = gemm(8944, 768, 1024, **{"time_us": 10.0, "module_path": out["module_path"], **other})
         (finding,) = low_efficiency(category("gemm", qkv, row))

@@ -91,7 +91,7 @@ def test_the_saving_is_the_time_without_that_of_a_fused_kernel(run: Run) -> None
 
 def test_confidence_says_its_reasons(run: Run) -> None:
     text = str(findings(run)[0].evidence["Confidence"])
-    assert text.startswith("high: it is all that the module does; each step takes the shape")
+    assert text.startswith("high: it is all that the module does; each operator takes the")
 
 
 def test_both_paths_are_specific(run: Run) -> None:
@@ -148,7 +148,7 @@ def test_attention_names_the_chain_whose_result_it_reads(tmp_path: Path) -> None
     assert to_text(note).startswith(
         "`RMSNorm` (8 kernels, 6 instances, 0.900 ms in all) produces the input"
     )
-    assert "of attention in 3 of them, 0.300 ms" in to_text(note)
+    assert "of attention in 3 of its instances (0.300 ms)" in to_text(note)
 
 
 def test_a_chain_in_front_of_a_product_is_none_of_attention(run: Run) -> None:

@@ -101,7 +101,7 @@ def test_a_rotary_embedding_is_told_by_its_call_site() -> None:
 
 def test_looking_up_an_index_is_a_matter_of_memory() -> None:
     (finding,) = worded(low_efficiency(category("other", other("aten::index_select", count=3))))
-    assert "memory bandwidth is the limit" in finding.issue
+    assert "the roofline is that of memory" in finding.issue
     assert "real indices" in finding.kernel
     assert "repeated indices" in finding.caveat
 

@@ -15,6 +15,7 @@ from jarvis.findings import Status
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report import Totals
+from jarvis.perf_report.efficiency import NO_MODEL
 from jarvis.text.messages import to_text
 from tests.analyses.rows import MI300X, operation, operations, table, totals
 
@@ -107,11 +108,18 @@ def test_notes_say_how_much_time_lacks_an_efficiency() -> None:
     )
 
 
+def test_a_reason_agrees_with_the_number_of_rows() -> None:
+    row = replaced(GEMMS[3], roofline_note=NO_MODEL)
+    note = to_text(run(report(*GEMMS[:2], row, row))["gemm"].result.notes)
+    assert note.startswith("2 rows (")
+    assert note.endswith(" together) have no efficiency. No perf model covers these operators.")
+
+
 def test_a_lower_limit_is_not_called_unknown() -> None:
     limit = "The efficiency considers only memory and is a lower limit."
     row = replaced(GEMMS[1], bound="memory only", roofline_note=limit)
     result = run(report(*GEMMS[:1], row))["gemm"].result
-    assert to_text(result.notes) == f"1 row (`mm`, 1.00 ms): {limit}"
+    assert to_text(result.notes) == f"{limit} This concerns 1 row (`mm`, 1.00 ms)."
 
 
 def failing(data: CategoryData):

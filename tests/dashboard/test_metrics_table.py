@@ -299,3 +299,10 @@ def test_a_default_order_that_changes_is_no_choice() -> None:
     page.selectbox[0].set_value("saving").run()
     assert page.text[0].value == "saving"
     assert "gemm_sort" not in page.query_params
+
+
+def test_a_small_efficiency_is_not_shown_as_0(registered: Draw, sample_id: str) -> None:
+    """Bars have one format for all rows, so it must have enough digits for each."""
+    columns = config(table(registered("gemm", analysis=sample_id)))
+    for name in ("pct_roofline", "percent_of_category"):
+        assert columns[name]["type_config"]["format"] == "%.3g%%"  # type: ignore[index]

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from jarvis import impact, savings
 from jarvis.core.request import Targets
 from jarvis.dashboard.pages.overview.page import savings_of
-from jarvis.dashboard.pages.overview.tables import of_whole_column
+from jarvis.dashboard.pages.overview.tables import of_whole_column, shown_title
 from jarvis.pipeline import at_targets
 from jarvis.reports import figures
 from jarvis.reports.account import account_of, title
@@ -23,6 +23,7 @@ from jarvis.run import Run
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds, percent
 from jarvis.text.markdown import prose
+from jarvis.text.messages import literal
 from jarvis.trace import read_trace
 from tests.builders import PID, trace
 from tests.dashboard.conftest import Draw
@@ -71,6 +72,31 @@ def test_the_share_of_top_operations_says_what_it_is_of(sample_run: Run) -> None
     assert unknown.meaning == "the GPU time beside it in percent of the GPU window"
 
 
+def test_top_operations_of_equal_short_names_have_what_differs(
+    filed: Draw, home: Path, tmp_path: Path
+) -> None:
+    built = trace("AMD Instinct MI300X")
+    for width in (16, 8):
+        built.graph((f"void ns::norm_kernel<bf16, {width}>(T*)", 100), call="hipGraphLaunch")
+    run_id = submit(Submission(built.write(tmp_path / "graphs.json"))).id
+    page = filed("overview", analysis=run_id)
+    tops = next(d.value for d in page.dataframe if "percent_of_compute" in d.value.columns)
+    assert tops["name"].to_list() == ["norm_kernel <16>", "norm_kernel <8>"]
+
+
+def test_a_title_that_is_too_long_is_cut_at_its_end(sample_run: Run) -> None:
+    ranked = recommendations(sample_run)[0]
+
+    def shown(text: str) -> str:
+        finding = ranked.finding.model_copy(update={"title": (literal(text),)})
+        return shown_title(replace(ranked, finding=finding), width_px=180)
+
+    assert shown("Shapes missing: all of the GPU time is replayed") == (
+        "Shapes missing: all of the GPU t…"
+    )
+    assert shown("Low efficiency: `aten::convolution_backward`") == "convoluti…ward: low efficiency"
+
+
 def test_the_bars_of_the_waterfall_follow_each_other(sample_run: Run) -> None:
     found = savings_of(sample_run)
     assert len(found) > 8
@@ -87,8 +113,8 @@ def test_the_bars_of_the_waterfall_follow_each_other(sample_run: Run) -> None:
 def test_several_savings_of_the_same_time_say_so() -> None:
     several = Saving("17 more", "smaller savings", 0.025, 7.8, 17)
     assert alone_note([Saving("P1 GEMM", "slow", 2.0, 2.0), several]) == (
-        "The 17 more save 7.80 ms if the savings of each alone are added, but mostly the same time "
-        "as each other and as those above."
+        "The 17 more would save 7.80 ms if their savings alone added up, but most of it is time "
+        "that other findings save, too."
     )
     assert not alone_note([Saving("2 more", "smaller savings", 1.0, 1.2, 2)])
 

@@ -65,6 +65,12 @@ def test_sizes_have_the_unit_of_the_largest() -> None:
     assert number_format(columns["moved"], frame["moved"]) == "%,.2f"
 
 
+@pytest.mark.parametrize(("least", "form"), [(0.004, "%.3g"), (0.0, "%,.1f"), (0.05, "%,.1f")])
+def test_a_small_percentage_is_not_shown_as_0(least: float, form: str) -> None:
+    column = Column("share", "Share (%)", NUMBER, "%", ",.1f")
+    assert number_format(column, pl.Series([least, 67.9])) == form
+
+
 def test_flags_are_words() -> None:
     column = Column("flash", "Flash", FLAG)
     frame, _ = in_readable_units(pl.DataFrame({"flash": [True, False, None]}), {"flash": column})

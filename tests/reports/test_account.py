@@ -118,7 +118,7 @@ def test_gpu_work_after_the_marks_is_stated(reference_root: Path) -> None:
     read = read_trace(reference_root / "traces" / "mi300-qwen1.5-0.5b.json.gz")
     tables = TraceLensReport(read, None)
     assert words(tables.steps, tables.idle_gaps).startswith(
-        "One step takes 42.7 ms by its mark, and the GPU works 4.15 ms longer: "
+        "One step takes 42.7 ms from mark to mark, and the GPU finishes 4.15 ms later: "
     )
 
 

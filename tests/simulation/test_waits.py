@@ -2,6 +2,8 @@
 
 import pytest
 
+from jarvis.changes import RemoveWait
+from jarvis.simulation.graph import What
 from tests.simulation.tiny import US, Replay, Replays, Tiny, host, launches
 
 
@@ -130,3 +132,53 @@ def test_a_launch_long_before_does_not_explain_work_without_a_launch(replay: Rep
     r = replay(unlinked(next_launch=30, later_us=2_000))
     (stall,) = r.quality.stalls
     assert (stall.uid, stall.ns) == (r.tiny.uids["u"], 2_041_000)
+
+
+def copied(call: str, ends: float | None = None) -> Tiny:
+    """Return a wait for ``a``, a copy call of which no copy or one that ``ends`` then is recorded,
+    and a launch of ``b``."""
+    tiny = launches(0).call("DeviceSync", 5, 110).call(call, 120, 20).call("L", 145)
+    tiny.kernel("a", 10, 100)
+    if ends is not None:
+        tiny.launches.insert(1, 3)  # its call is the third
+        tiny.kernel("copy", ends - 1, 1)
+    return tiny.kernel("b", 155, 20).op("op", 0, 152)
+
+
+@pytest.mark.parametrize("ends", [None, 141])
+def test_a_blocking_copy_waits_for_the_work_before_it(replay: Replay, ends: float | None) -> None:
+    r = replay(copied("BlockingCopy", ends))
+    assert r.step_us == 175
+    assert r.gain_us(without_waits(r, "DeviceSync@5")) == 25
+    assert r.gain_us(without_waits(r, "DeviceSync@5", "BlockingCopy@120")) > 40
+
+
+def test_other_copies_do_not_wait(replay: Replay) -> None:
+    r = replay(copied("AsyncCopy"))
+    assert r.gain_us(without_waits(r, "DeviceSync@5")) == 44
+
+
+def test_a_blocking_copy_that_returns_long_before_its_copy_does_not_wait(replay: Replay) -> None:
+    tiny = launches(0).call("DeviceSync", 5, 110).call("BlockingCopy", 120, 20).call("L", 250)
+    tiny.launches.insert(1, 3)
+    tiny.kernel("a", 10, 100).kernel("copy", 199, 1).kernel("b", 260, 20).op("op", 0, 256)
+    r = replay(tiny)
+    assert not r.simulation.index.waiting_calls[_end_of(r, "BlockingCopy@120")]
+
+
+def test_a_blocking_copy_waits_only_for_the_stream_that_its_thread_uses(replay: Replay) -> None:
+    tiny = launches(0, 6).call("DeviceSync", 12, 110).call("BlockingCopy", 125, 20).call("L", 150)
+    tiny.kernel("other", 10, 110, stream=8).kernel("a", 20, 20).kernel("b", 160, 20)
+    r = replay(tiny.op("op", 0, 157))
+    assert r.gain_us(without_waits(r, "DeviceSync@12")) == 60
+
+
+def _end_of(r: Replays, call: str) -> int:
+    """Return the node in which a call ends."""
+    graph = r.simulation.graph
+    (node,) = ((graph.uid == r.tiny.uids[call]) & (graph.what == What.CALL_END)).nonzero()[0]
+    return int(node)
+
+
+def without_waits(r: Replays, *calls: str) -> RemoveWait:
+    return RemoveWait(calls=tuple(r.tiny.uids[call] for call in calls))

@@ -31,6 +31,8 @@ NAMES = {
     "Inner": "cuLaunchKernel",
     "DeviceSync": "cudaDeviceSynchronize",
     "Memcpy": "cudaMemcpyAsync",
+    "BlockingCopy": "hipMemcpyWithStream",
+    "AsyncCopy": "hipMemcpyAsync",
     "Record": "cudaEventRecord",
     "Wait": "cudaStreamWaitEvent",
     "Query": "cudaEventQuery",

@@ -78,8 +78,8 @@ ADVICE = {
     ),
     EMBEDDING: Advice(
         rule="lookups in embedding tables, with and without pooling, and their backward",
-        reason="whole rows of a table are moved for each index, with little arithmetic, so memory "
-        "bandwidth is the limit",
+        reason="whole rows of a table are moved for each index, with little arithmetic, so the "
+        "roofline is that of memory",
         algorithmic="Look up all tables that {name} reads{place} in one batched operator if there "
         "are several, and store the tables in a narrower dtype if the model allows it.",
         kernel="Give {package} to the kernel team, with real indices: the "
@@ -89,8 +89,8 @@ ADVICE = {
     ),
     "indexing": Advice(
         rule="index, gather, scatter, sort and similar",
-        reason="indexed elements are read and written without arithmetic, so memory bandwidth is "
-        "the limit",
+        reason="indexed elements are read and written without arithmetic, so the roofline is that "
+        "of memory",
         algorithmic="Batch the {calls} of {name}{place} that read one table, and sort the "
         "indices, so that neighboring elements are read together.",
         kernel="Give {package} to the kernel team, with real indices: the "
@@ -100,7 +100,7 @@ ADVICE = {
     ),
     "pooling": Advice(
         rule="pooling, forward and backward",
-        reason="each element is read for a few windows, so memory bandwidth is the limit",
+        reason="each element is read for a few windows, so the roofline is that of memory",
         algorithmic="Keep {arguments} in channels-last layout{place}, or use a strided "
         "convolution instead of the pooling if the model can change.",
         kernel="Give {package} to the kernel team to compare {kernel} in both memory layouts.",

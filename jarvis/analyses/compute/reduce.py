@@ -51,8 +51,8 @@ ADVICE = {
     "attention softmax": Advice(
         rule="a softmax inside attention, by call site or by square scores per head",
         reason="a separate softmax reads and writes all {moved_bytes} of attention scores",
-        algorithmic="Use a fused attention operator (`scaled_dot_product_attention`){place}, which "
-        "never writes the scores; the attention analysis measures the whole group.",
+        algorithmic="Use a fused attention operator such as `scaled_dot_product_attention`{place}: "
+        "it never writes the scores. The attention analysis measures the whole group.",
         kernel="Give {package} to the kernel team to measure how far {kernel} is from the "
         "bandwidth limit.",
         expected_pct=EXPECTED_PCT,

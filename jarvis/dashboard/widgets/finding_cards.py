@@ -159,7 +159,7 @@ def finding_cards(
     """
     if not findings:
         st.info(
-            "No findings on this page: no check of it found a saving above its threshold. The "
+            "No findings on this page: none of its checks found a saving above its threshold. The "
             "overview lists the findings of all pages.",
             icon=":material/info:",
         )

@@ -14,8 +14,8 @@ SHAPES = MessageTable(
         "tile.for_units": " for {compute_units} compute units",
         "tile.named": "tile {tile} from the kernel name",
         "tile.unknown": "the kernel name states no tile",
-        "merge": "The {operation_count} calls are {per_module} per call of another product in the "
-        "same module: if they read one input, a merged product of N={merged_n} reads it once. ",
+        "merge": "The {operation_count} calls come {per_module} at a time in their module: if "
+        "these read one input, a merged product of N={merged_n} reads it only once. ",
         "rows.larger": "Batch more rows than M={m} into {name}: a larger output lets the kernel "
         "use larger tiles, which read less data per operation, and still fill the GPU.",
         "rows.other": "Try another batch size than M={m} for {name}: its output tiles leave about "

@@ -375,8 +375,8 @@ MESSAGES = MessageTable(
         "issue.slow_steps": " Slow for this reason: {names:names} (up to {excess_ms} over the "
         "median).",
         "what.no_workers": "the host loads the next batch, without worker processes",
-        "copy.D2H": ", which waits for a copy of {size_bytes:size} to the host{memory}",
-        "copy.H2D": ", which waits for a copy of {size_bytes:size} to the device{memory}",
+        "copy.D2H": ", which copies {size_bytes:size} to the host{memory}",
+        "copy.H2D": ", which copies {size_bytes:size} to the device{memory}",
         "memory.pageable": " (pageable memory)",
         "memory.pinned": " (pinned memory)",
         "hypothesis.item": "A single value is read on the host, as `.item()`, conditions on "

@@ -28,6 +28,9 @@ from jarvis.text.short_names import short_operation_name
 STEPS = "attention_steps"
 """The table with the members of groups that a fused operator can replace."""
 
+CHAIN_STEPS = "fusion_steps"
+"""The table with the operators of chains that one kernel can replace."""
+
 UNFUSED = "unfused_attention"
 """The check whose findings propose a fused operator."""
 
@@ -39,10 +42,10 @@ def findings_without_rows(
     analysis: Analysis, now: Opened, findings: tuple[Finding, ...], target_pct: float
 ) -> None:
     """Draw figures and members of each finding that concerns operations of other categories."""
-    which = "finding concerns" if len(findings) == 1 else "findings concern"
+    are = "finding is" if len(findings) == 1 else "findings are"
     st.markdown(
-        f"{count(len(findings))} {which} this category: its work runs as operators of other "
-        "categories."
+        "The work of this category runs as operators of other categories. "
+        f"{count(len(findings))} {are} about it."
     )
     for number, finding in enumerate(findings):
         members = members_of(now.run, finding)
@@ -76,7 +79,7 @@ def fusion_links(now: Opened, found: Mapping[int, Finding]) -> None:
 def members_of(run: Run, finding: Finding) -> pl.DataFrame:
     """Return operation, name, arguments and kernel time of the operations of a finding.
 
-    Those of a group have only the time of its calls.
+    Those of a group have only the time of its calls. Those of a chain are in its order.
     """
     names = (C.operation_uid, C.name, C.input_dims, C.input_types, C.kernel_time_us)
     groups = []
@@ -87,7 +90,16 @@ def members_of(run: Run, finding: Finding) -> pl.DataFrame:
         time_us = finding.impact.time_ms * 1000
         return min(groups, key=lambda own: abs(float(own[C.kernel_time_us].sum()) - time_us))[names]
     rows = run.table("operations").filter(pl.col(C.uid).is_in(sorted(finding.row_uids)))
-    return rows.rename({C.uid: C.operation_uid})[names]
+    rows = rows.rename({C.uid: C.operation_uid})
+    if CHAIN_STEPS in run.tables:
+        places = run.table(CHAIN_STEPS).group_by(C.chain, C.operation_uid).agg(pl.min(C.position))
+        chains = places.partition_by(C.chain, maintain_order=True)
+        own = next(
+            (each for each in chains if set(each[C.operation_uid]) == finding.row_uids), None
+        )
+        if own is not None:
+            rows = rows.join(own, on=C.operation_uid).sort(C.position, C.operation_uid)
+    return rows[names]
 
 
 def _figures(after: str, gain: Impact, totals: Totals, target_pct: float) -> None:

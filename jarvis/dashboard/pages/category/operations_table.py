@@ -18,6 +18,7 @@ from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.dashboard.widgets.table import (
+    SMALL_PERCENTAGES,
     configured,
     height_of,
     in_readable_units,
@@ -314,7 +315,7 @@ def _bar(column: Column, width: int | None) -> ColumnConfig:
     """Return the configuration of a column of bars, all on one scale of 100%."""
     return st.column_config.ProgressColumn(
         column.label,
-        format="%.1f%%",
+        format=f"{SMALL_PERCENTAGES}%%",
         min_value=0.0,
         max_value=100.0,
         width=width,

@@ -74,12 +74,10 @@ def step_line(
         text = f"{at} the step takes {about}{after} instead of {before} ({change})."
         changed_pct = share_pct(abs(saved_ms), before_ms)
         if changed_pct < _MIN_READABLE_PCT:
-            text = f"{at} the step of {before} changes by {about}{change} ({percent(changed_pct)})."
+            share = f"{change[0]}{percent(changed_pct)}"
+            text = f"{at} the step of {before} changes by {about}{change} ({share})."
     if replayed.steps > 1:
-        together = milliseconds(replayed.together_ms) if replayed.together_ms else "nothing"
-        text = (
-            f"{text} Median of {counted(replayed.steps, 'step')}, which together gain {together}."
-        )
+        text = f"{text} Mean of {counted(replayed.steps, 'step')}."
     st.markdown(f"**{escape(text)}**", help=_HELP)
 
 
@@ -89,7 +87,7 @@ def in_the_step(now: Opened, row: dict[str, Any], target_pct: float) -> None:
     if (saved_us := row.get(C.saved_step_us)) is not None:
         steps = step_count(now.run.manifest.totals)
         gain = milliseconds(saved_us / 1000) if saved_us else "nothing"
-        of_steps = f", the mean of {steps} steps" if steps > 1 and saved_us else ""
+        of_steps = f" (mean of {steps} steps)" if steps > 1 and saved_us else ""
         lines.append(f"The step gains {gain} at {target_pct:g}%{of_steps}.")
     if (path_us := row.get(C.path_us)) is not None:
         share = f"{milliseconds(path_us / 1000)} of {milliseconds(row[C.kernel_time_us] / 1000)}"
@@ -104,12 +102,11 @@ def in_the_step(now: Opened, row: dict[str, Any], target_pct: float) -> None:
 
 @dataclass(frozen=True)
 class _Together:
-    """The median step if all operations of a category reach a target, and what all steps gain;
-    what holds up a step that stays as long."""
+    """The mean step if all operations of a category reach a target; what holds up a step that
+    stays as long."""
 
     after_ms: float
     saved_ms: float
-    together_ms: float
     steps: int
     is_fair: bool
     held_up_by: str | None
@@ -134,7 +131,6 @@ def _together(
     return _Together(
         after_ms=replay.step_ns / 1e6,
         saved_ms=saved_ms,
-        together_ms=(sum(recorded.steps_ns) - sum(replay.steps_ns)) / 1e6,
         steps=len(recorded.steps_ns),
         is_fair=info is not None and info.quality.grade is Grade.FAIR,
         held_up_by=simulated_changes(now.run, [(key, changes)]).held_up_by

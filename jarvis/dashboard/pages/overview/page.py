@@ -6,7 +6,11 @@ import streamlit as st
 from jarvis import charts
 from jarvis.charts.waterfall import waterfall
 from jarvis.dashboard.pages.overview import step
-from jarvis.dashboard.pages.overview.tables import finding_addresses, ranked_findings
+from jarvis.dashboard.pages.overview.tables import (
+    finding_addresses,
+    ranked_findings,
+    rows_beside,
+)
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import HASH_OPENED, Opened, palette
 from jarvis.dashboard.widgets.elements import chart_of_links, metric_card
@@ -51,7 +55,7 @@ def _savings(now: Opened) -> list[Saving]:
     return savings_of(now.run)
 
 
-def waterfall_card(now: Opened, found: list[Saving]) -> None:
+def waterfall_card(now: Opened, found: list[Saving], notes: str) -> None:
     """Draw the waterfall with its total as the title; a text if there are no savings."""
     run, totals = now.run, now.run.manifest.totals
     now_ms, whole = whole_ms(totals), whole_name(totals)
@@ -74,9 +78,8 @@ def waterfall_card(now: Opened, found: list[Saving]) -> None:
             field="label",
             addresses=finding_addresses(now),
         )
-        notes = (alone_note(found), bounds_note(found), floor_line(run))
-        if text := " ".join(filter(None, notes)):
-            st.caption(text)
+        if notes:
+            st.caption(notes)
 
 
 PAGE = "overview"
@@ -98,11 +101,12 @@ def answer(now: Opened) -> None:
     found = _savings(now)
     _figures(now, account_of(now.run), found)
     findings, waterfall = st.columns([2, 1])
+    notes = " ".join(filter(None, (alone_note(found), bounds_note(found), floor_line(now.run))))
     with findings.container(border=True, height="stretch"):
-        ranked_findings(now, len(found))
+        ranked_findings(now, rows_beside(len(found), len(notes)))
         no_longer_findings(now)
     with waterfall:
-        waterfall_card(now, found)
+        waterfall_card(now, found, notes)
 
 
 def time_spent(now: Opened) -> None:

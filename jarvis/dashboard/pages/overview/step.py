@@ -129,7 +129,9 @@ def _cards(
     yield (
         "GPU busy",
         percent(busy),
-        _graded(SHARE_WORDS, of_busy, f"compute {share}" if share != percent(busy) else "compute"),
+        _graded(
+            SHARE_WORDS, of_busy, f"compute {share}" if share != percent(busy) else "all compute"
+        ),
         f"Time in which any kernel, copy or fill runs, in percent of {whole}, communication that "
         "waits for other ranks too. "
         f"Compute runs in {share} of {whole}. {unlinked}".rstrip(),

@@ -1,5 +1,6 @@
 """The tables of the Overview page: ranked findings, categories, the GPU timeline."""
 
+import math
 from collections.abc import Iterator
 from functools import partial
 
@@ -26,38 +27,47 @@ from jarvis.savings import over_steps, per_step, step_count, whole_ms, whole_nam
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
-from jarvis.text.markdown import escape, row_title, shortened
+from jarvis.text.markdown import escape, name_first, row_title, shortened
 from jarvis.text.messages import to_text
-from jarvis.text.short_names import short_operation_name
 from jarvis.trace import TraceInfo
 
-_TABLE_ROWS, _ROWS_BESIDE = 10, 6
-"""Rows that the table has room for, and by how many they exceed the savings of the waterfall
-beside it."""
+_TABLE_ROWS = 10
+"""Minimum number of rows in view."""
+
+_ROWS_OF_SAVING, _ROWS_OF_AXIS, _ROWS_OF_LINE, _LINE = 0.9, 3.5, 0.65, 55
+"""Heights in rows of a bar of the waterfall beside the table, of the rest of it and of a line of
+its notes, and the characters of a line in a window of 1440 pixels."""
 
 _LEAST_SHOWN_PCT = 0.05
 """A smaller share of the step rounds to 0.0%."""
 
-_NAME_PX = 220
+_NAME_PX = 250
 _FINDINGS, _PAGE = "overview_findings", "page"
 _WIDTHS = {C.rank: 42, "finding": 337, "saved_ms": 72, "priority": 74}
-_CHARACTER_PX, _MIN_NAME = 6.0, 8
-"""Mean width of a character in a table, and the minimum length of a cut name."""
+_CHARACTER_PX, _SENTENCE_PX, _MIN_NAME = 6.0, 5.4, 8
+"""Mean width of a character of a name and of a sentence in a table, and the minimum length of a cut
+name."""
 
 _REMARK_PX = 62
 """Width of a remark beside a priority. The columns but the last fill the table at 1280 pixels, and
 all of them at 1440."""
 
 
-def ranked_findings(now: Opened, savings: int) -> None:
-    """Draw all findings in order, as high as a waterfall of so many savings; a click on one opens
-    its card on its page."""
+def rows_beside(savings: int, note_length: int) -> int:
+    """Return the rows that are as high as a waterfall of savings, with notes below it."""
+    lines = math.ceil(note_length / _LINE)
+    rows = savings * _ROWS_OF_SAVING + _ROWS_OF_AXIS + lines * _ROWS_OF_LINE
+    return max(_TABLE_ROWS, int(rows))
+
+
+def ranked_findings(now: Opened, in_view: int) -> None:
+    """Draw all findings in order, with at most so many rows in view; a click on one opens its card
+    on its page."""
     ranked = recommendations(now.run)
     gaining = sum(_gains(item, now.run) for item in ranked)
     found = f"{gaining} of {count(len(ranked))} save at least {_LEAST_SHOWN_PCT:g}%"
     if gaining == len(ranked):
         found = counted(len(ranked), "finding")
-    in_view = max(_TABLE_ROWS, savings + _ROWS_BESIDE)
     if len(ranked) > in_view:
         found += f", the first {count(in_view)} in view"
     st.markdown(
@@ -156,15 +166,18 @@ def _finding_row(now: Opened, ranked: Recommendation, whole: Recommendation) -> 
 
 
 def shown_title(ranked: Recommendation, width_px: int = _WIDTHS["finding"]) -> str:
-    """Return the title of a finding as its row shows it; a long name is cut in the middle."""
-    title = row_title(to_text(ranked.finding.title))
+    """Return the title of a finding as its row shows it: a name that is too long is cut in its
+    middle, another title at its end."""
+    whole, room = to_text(ranked.finding.title), int(width_px / _CHARACTER_PX)
+    title = row_title(whole)
+    if name_first(whole) == whole:
+        room = int(width_px / _SENTENCE_PX)
+        return title if len(title) <= room else f"{title[: room - 1].rstrip()}…"
+    if len(title) <= room:
+        return title
     name, separator, what = title.rpartition(": ")
-    room = int(width_px / _CHARACTER_PX) - len(separator) - len(what)
-    return (
-        title
-        if len(name) <= room or room < _MIN_NAME
-        else f"{shortened(name, room)}{separator}{what}"
-    )
+    room -= len(separator) + len(what)
+    return title if room < _MIN_NAME else f"{shortened(name, room)}{separator}{what}"
 
 
 def _remark(gain: Impact | None) -> Iterator[str]:
@@ -186,20 +199,15 @@ def top_operations(now: Opened) -> None:
     rows = [
         {
             **operation.model_dump(),
-            C.name: short_operation_name(names[operation.rank]),
+            C.name: names[operation.rank],
+            _SHAPES: None,
             C.category: titles.get(operation.category or ""),
             _OF_WHOLE: share_pct(operation.time_ms, all_steps_ms),
         }
         for operation in top
     ]
-    frame = pl.DataFrame(rows, infer_schema_length=None)
-    number = pl.int_range(1, pl.len() + 1).over(C.name)
-    frame = frame.with_columns(
-        pl.when(number > 1)
-        .then(pl.format("{} #{}", C.name, number))
-        .otherwise(C.name)
-        .alias(C.name)
-    )
+    frame = charts.with_short_names(pl.DataFrame(rows, infer_schema_length=None), _SHAPES)
+    frame = frame.with_columns(pl.col("short_name").alias(C.name))
     over = over_steps(totals)
     st.caption(
         f"GPU time of what an operator launches itself{over and f', {over}'}; the operators that "
@@ -223,13 +231,17 @@ def of_whole_column(totals: Totals) -> Column:
 
 
 _OF_WHOLE = "of_whole"
+_SHAPES = "shapes"
+"""An operator has rows of several shapes here, so names alone must differ."""
+
 _TOP_COLUMNS = (
     Column(C.rank, "Rank", pl.Int64(), meaning="by GPU time"),
     Column(
         C.name,
         "Operation",
         TEXT,
-        meaning="operator that launches the kernels; #2: another of the same short name",
+        meaning="operator that launches the kernels, else the kernel; where short names are "
+        "equal, what differs in the full ones",
     ),
     Column(C.category, "Category", TEXT, meaning="category of its longest row"),
     Column(

@@ -1,4 +1,4 @@
-"""Metrics and tables of the kernel fusion page: chains and their steps."""
+"""Metrics and tables of the kernel fusion page: chains and their operators."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,6 +25,9 @@ from jarvis.text.short_names import LAUNCHED, short_kernel_name, short_operation
 _MAX_STEP_TABLES = 5
 """Maximum number of chains whose steps are listed."""
 
+_ENDS_SHOWN = 2
+"""Operators named at each end of a long chain."""
+
 _THRESHOLD = (
     f"its maximum saving is at least {MIN_SHARE_PCT:g}% of compute and {MIN_TIME_MS:g} ms, or its "
     "time where no saving is known"
@@ -36,8 +39,8 @@ _ESTIMATE = (
         "Fused (ms)",
         NUMBER,
         "ms",
-        meaning="shortest time of the fused kernels of a step; 0 if a matrix product absorbs the "
-        "chain at no cost",
+        meaning="shortest time of the fused kernels of a step; empty if a matrix product does the "
+        "work of the chain: how much longer the product then takes is not known",
     ),
     Column(
         "saved_ms",
@@ -52,14 +55,14 @@ _ESTIMATE = (
 _STEP_COLUMNS = (C.position, C.name, C.kernel_time_us, C.calls, C.input_dims, C.bytes, C.kernel)
 _STEPS = Column(
     "steps",
-    "Steps",
+    "Operators",
     TEXT,
     meaning="operators of one instance, in order; a matrix product in front could include the "
     "others, and its time is not counted",
 )
 _WIDTHS = {
-    "steps": 220,
-    C.scope_name: 112,
+    "steps": 192,
+    C.scope_name: 140,
     C.instance_count: 68,
     C.time_ms: 88,
     "left_ms": 72,
@@ -73,7 +76,7 @@ _STEP_WIDTHS = {C.position: 48, C.name: 120, C.kernel: 320}
 
 
 def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
-    """Draw metrics, the table of chains, and the steps of the longest ones."""
+    """Draw metrics, the table of chains, and the operators of the longest ones."""
     found = now.run.table("fusion_chains")
     _without_operators(now.run)
     if found.is_empty():
@@ -85,17 +88,14 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
     steps = step_count(totals)
     names = found.select(C.product_name, C.step_names).iter_rows()
     chains = found.with_columns(
-        steps=pl.Series(
-            [
-                " → ".join(map(short_operation_name, ([product] if product else []) + list(own)))
-                for product, own in names
-            ]
-        ),
+        steps=pl.Series([_listed([product] * bool(product) + own) for product, own in names]),
         **{C.time_ms: pl.Series([c["time_ms"] for c in candidates], dtype=pl.Float64) / steps},
         saved_ms=pl.Series([c["saved_ms_high"] for c in candidates], dtype=pl.Float64) / steps,
         confidence=pl.Series([c["confidence"] for c in candidates]),
         verdict=pl.Series(["yes" if c["is_worth_fusing"] else "too small" for c in candidates]),
-    ).with_columns(left_ms=pl.col(C.time_ms) - pl.col("saved_ms"))
+    )
+    left_ms = pl.when(pl.col(C.product_name).is_null()).then(pl.col(C.time_ms) - pl.col("saved_ms"))
+    chains = chains.with_columns(left_ms=left_ms)
     with st.container(border=True):
         first = candidates[0]
         st.markdown(
@@ -108,6 +108,15 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
         times = (C.time_ms, "left_ms", "saved_ms")
         small_table(chains, columns, "Chains of operators", tuple(_WIDTHS), _WIDTHS, alike=times)
     _steps(now, candidates)
+
+
+def _listed(operators: list[str]) -> str:
+    """Return the operators of a chain, with how many are left out in the middle of a long one."""
+    names = [short_operation_name(name) for name in operators]
+    left_out = len(names) - 2 * _ENDS_SHOWN
+    if left_out > 1:
+        names[_ENDS_SHOWN:-_ENDS_SHOWN] = [f"{left_out} more"]
+    return " → ".join(names)
 
 
 def _without_operators(run: Run) -> None:
@@ -175,9 +184,9 @@ def _steps(now: Opened, candidates: list[Mapping[str, Any]]) -> None:
     worth = [(i, c) for i, c in enumerate(candidates, start=1) if c["is_worth_fusing"]]
     for chain, candidate in worth[:_MAX_STEP_TABLES]:
         phrase = candidate["phrase"]
-        with st.expander(f"Steps of {phrase}"):
+        with st.expander(f"Operators of {phrase}"):
             rows = with_short_texts(
                 steps.filter(pl.col(C.chain) == chain),
                 {C.name: short_operation_name, C.kernel: short_kernel_name},
             )
-            small_table(rows, columns, f"Steps of {phrase}", _STEP_COLUMNS, _STEP_WIDTHS)
+            small_table(rows, columns, f"Operators of {phrase}", _STEP_COLUMNS, _STEP_WIDTHS)

@@ -191,9 +191,12 @@ def _communication(run: Run) -> None:
 
 def _copies(copies: pl.DataFrame) -> None:
     first = copies.row(0, named=True)
+    time, exposed = (
+        milliseconds(first[name] / 1000) for name in (C.total_time_us, C.exposed_time_us)
+    )
     st.markdown(
-        f"**{first[C.direction]} copies take {milliseconds(first[C.total_time_us] / 1000)}**, "
-        f"{milliseconds(first[C.exposed_time_us] / 1000)} of it exposed",
+        f"**{first[C.direction]} copies take {time}**, "
+        f"{'all' if exposed == time else exposed} of it exposed",
         help="H2D: host to device, D2H: device to host, D2D: within the device. Hidden: with "
         "concurrent compute or communication.",
     )

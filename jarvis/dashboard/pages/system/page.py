@@ -57,7 +57,7 @@ def render(analysis: Analysis) -> None:
 
 _REACHED = {
     IDLE_POOL: "The GPU idles less than that.",
-    COMMUNICATION_POOL: "More of the communication than that runs beside compute.",
+    COMMUNICATION_POOL: "More than that of the communication runs beside compute.",
     "": "",
 }
 

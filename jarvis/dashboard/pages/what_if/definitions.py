@@ -8,7 +8,7 @@ from jarvis.simulation.simulation import MAX_SLOWDOWN
 from jarvis.text.format import count, microseconds, percent
 
 WORDS = {
-    "Step": "the time between two step marks, else the recording; with several steps their median",
+    "Step": "the time between two step marks, else the recording; with several steps their mean",
     "Step time saved": "the recorded step minus the replayed one",
     "Kernel time saved": "the sum of what kernels become shorter by",
     "Hidden": "kernel time saved that the step does not gain, as something else takes as long",

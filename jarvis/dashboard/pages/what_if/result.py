@@ -31,41 +31,40 @@ def result(now: Opened, found: Together) -> None:
             st.caption(escape(floor))
         if after_ms := tail_ms(now):
             st.caption(
-                f"The GPU works for the step until {milliseconds(after_ms)} after its mark. The "
-                "step time is without that, as on all pages; what changes save of that counts as "
-                "saved step time. The drawn step and the critical path include it."
+                f"The GPU finishes the work of the step {milliseconds(after_ms)} after its mark. "
+                "The step time excludes this, as on all pages, but what a change saves of it "
+                "counts. The drawn step and the critical path include it."
             )
 
 
 def _joint(now: Opened, found: Together, unchanged: WhatIf) -> None:
     recorded_ms = unchanged.step_ms.recorded
-    several = (
-        f"median of {counted(unchanged.steps, 'step')}; the savings of findings are of the mean"
-    )
-    median = several if unchanged.steps > 1 else ""
+    mean = f"Mean of {counted(unchanged.steps, 'step')}." if unchanged.steps > 1 else ""
     if found.result is None or not found.texts:
         st.markdown(f"### Step now {milliseconds(recorded_ms)}", help=_HELP)
-        add = "Add changes to simulate them together; savings alone do not add up."
-        st.caption(". ".join(filter(None, (median.capitalize(), add))))
+        add = "Add changes to simulate them together: their single savings do not add up."
+        st.caption(f"{mean} {add}".lstrip())
         return
     st.markdown("**Simulated step**", help=_HELP)
     st.markdown(f"### {escape(found.result.headline.removesuffix('.'))}")
-    times = f" Step times: {median}." if median else ""
-    st.caption(escape(f"{found.result.small_print}{times}"))
+    st.caption(escape(f"{found.result.small_print} {mean}".rstrip()))
     left_out = len(found.alone) - len(found.texts)
     if left_out:
         st.caption(f"Without {counted(left_out, 'change')} that cannot be simulated.")
 
 
 def floor_line(now: Opened) -> str | None:
-    """Return the step with all compute kernels at no time; None without any."""
+    """Return the step time if no compute kernel took any time; None without any."""
     floor = together(now, (FLOOR,))
     if not isinstance(floor, WhatIf) or not floor.kernel_time_saved_ms:
         return None
     recorded, after = floor.step_ms.recorded, floor.step_ms.simulated
-    bound = f"With all compute kernels at no time the step takes {milliseconds(after)}"
+    bound = "If compute kernels took no time, the step would"
     if floor.saved_ms < NOTHING_PCT / 100 * recorded:
-        return f"{bound}, as now: faster kernels alone save nothing of it."
+        return f"{bound} take as long as now: faster kernels alone do not shorten it."
     about = "about " if floor.grade is Grade.FAIR else ""
     share = percent(100 * floor.saved_ms / recorded)
-    return f"{bound} ({about}{MINUS}{share}): faster kernels alone save no more."
+    return (
+        f"{bound} take {about}{milliseconds(after)} ({MINUS}{share}): faster kernels alone save no "
+        "more."
+    )
