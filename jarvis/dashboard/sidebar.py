@@ -297,7 +297,8 @@ def rank_links(catalog: Catalog, url_path: str) -> None:
                     rank, analysis_id = ranks[beside]
                     of_rank = {links.ANALYSIS: str(analysis_id)}
                     navigation.link(url_path, f"{label} rank {rank}", **of_rank)
-            label = f"Rank {ranks[place][0]} of {entry.manifest.world_size.value:,}: all ranks"
+            world_size = entry.manifest.world_size.value
+            label = f"Rank {ranks[place][0]} · all {world_size:,} ranks"
             navigation.link(navigation.RANKS, label, icon=":material/lan:", ranks_run=entry.id)
 
 
