@@ -227,7 +227,9 @@ def _unexplained(comparison: Comparison) -> None:
     metric_card(
         "Not explained",
         milliseconds(unexplained) if known else MISSING,
-        f"{count(slower)} of {counted(known, 'comparable operation')}" if known else "nothing expected",
+        f"{count(slower)} of {counted(known, 'comparable operation')}"
+        if known
+        else "nothing expected",
         help_text="Time beyond the attainable time of operations that are slower than the two "
         "GPUs' bandwidths or compute peaks explain. Below: their number; "
         f"{count(rows.height - known)} more are too short or have no expected ratio.",
