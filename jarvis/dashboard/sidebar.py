@@ -159,7 +159,7 @@ def _ask_confirmation(analysis_id: str | None) -> None:
 def _confirm(now: Opened) -> None:
     st.markdown(
         f"Remove **{escape(name_of(now.run.manifest))}** ({now.id}) permanently for everyone? "
-        "Links to it will say that it was removed."
+        "Links to it then show that it was removed."
     )
     if others := referring_to(current_user(), now.id):
         st.caption(

@@ -55,7 +55,7 @@ def categories_table(rows: Sequence[RunRow]) -> None:
 
 
 def column_titles(rows: Sequence[RunRow]) -> list[str]:
-    """Return what tells the runs apart in a few words: traces, else dates with commits, else ids."""
+    """Return short distinct titles of runs: traces, else dates with commits, else with ids."""
     traces = [name_of(row.entry.manifest) for row in rows]
     dates = [row.when for row in rows]
     for titles in (traces, dates):
