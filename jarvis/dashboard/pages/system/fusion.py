@@ -23,7 +23,7 @@ from jarvis.text.format import count, counted, milliseconds, percent
 from jarvis.text.short_names import LAUNCHED, short_kernel_name, short_operation_name
 
 _MAX_STEP_TABLES = 5
-"""Maximum number of chains whose steps are listed."""
+"""Maximum number of chains whose operations are listed."""
 
 _THRESHOLD = (
     f"its maximum saving is at least {MIN_SHARE_PCT:g}% of compute and {MIN_TIME_MS:g} ms, or its "
@@ -52,14 +52,14 @@ _ESTIMATE = (
 _STEP_COLUMNS = (C.position, C.name, C.kernel_time_us, C.calls, C.input_dims, C.bytes, C.kernel)
 _STEPS = Column(
     "steps",
-    "Steps",
+    "Operations",
     TEXT,
     meaning="operators of one instance, in order; a matrix product in front could include the "
     "others, and its time is not counted",
 )
 _WIDTHS = {
-    "steps": 220,
-    C.scope_name: 112,
+    "steps": 196,
+    C.scope_name: 136,
     C.instance_count: 68,
     C.time_ms: 88,
     "left_ms": 72,
@@ -73,7 +73,7 @@ _STEP_WIDTHS = {C.position: 48, C.name: 120, C.kernel: 320}
 
 
 def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
-    """Draw metrics, the table of chains, and the steps of the longest ones."""
+    """Draw metrics, the table of chains, and the operations of the longest ones."""
     found = now.run.table("fusion_chains")
     _without_operators(now.run)
     if found.is_empty():
@@ -175,9 +175,9 @@ def _steps(now: Opened, candidates: list[Mapping[str, Any]]) -> None:
     worth = [(i, c) for i, c in enumerate(candidates, start=1) if c["is_worth_fusing"]]
     for chain, candidate in worth[:_MAX_STEP_TABLES]:
         phrase = candidate["phrase"]
-        with st.expander(f"Steps of {phrase}"):
+        with st.expander(f"Operations of {phrase}"):
             rows = with_short_texts(
                 steps.filter(pl.col(C.chain) == chain),
                 {C.name: short_operation_name, C.kernel: short_kernel_name},
             )
-            small_table(rows, columns, f"Steps of {phrase}", _STEP_COLUMNS, _STEP_WIDTHS)
+            small_table(rows, columns, f"Operations of {phrase}", _STEP_COLUMNS, _STEP_WIDTHS)
