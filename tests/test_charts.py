@@ -390,6 +390,7 @@ def tree_nodes(**changes: list[Any]) -> pl.DataFrame:
         "node": [1, 2, 3],
         "level": [0, 1, 1],
         "label": ["Net", "aten::mm", "Rest"],
+        "short": ["Net", "mm", "Rest"],
         "name": ["nn.Module: Net", "aten::mm", "Rest"],
         "kind": ["Module", "Operator", "Rest"],
         "color": ["Module", "Operator", "Rest"],
@@ -416,6 +417,7 @@ def test_an_icicle_is_as_wide_as_its_root_and_labels_wide_nodes() -> None:
     (picked,) = chart["params"]
     assert (picked["name"], picked["select"]["fields"]) == (charts.PICKED, ["node"])
     assert names["mark"]["type"] == "text"
+    assert "datum.short" in names["mark"]["text"]["expr"]
 
 
 def test_an_icicle_highlights_search_results() -> None:

@@ -43,7 +43,7 @@ def test_a_gpu_is_shown_with_sources_and_doubts(capsys: pytest.CaptureFixture[st
     assert "MI325X (achievable)" in out
     assert "  compute_units       304" in out
     assert "ROCm blog" in out
-    assert "[in doubt: estimated from the MI300X, not measured]" in out
+    assert "[uncertain: estimated from the MI300X, not measured]" in out
     assert "Other presets: reference, datasheet" in out
 
 

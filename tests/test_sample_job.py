@@ -211,6 +211,12 @@ def test_faults_that_cannot_be(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_name_of_ranks_is_not_doubled(tmp_path: Path) -> None:
+    options = ("--ranks", "2", "--scale", "tiny")
+    assert main(["sample", "-o", str(tmp_path / "rank.json"), *options]) == 0
+    assert {path.name for path in tmp_path.glob("rank*")} == {"rank0.json", "rank1.json"}
+
+
 def test_the_command_writes_ranks_and_what_is_true(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jarvis.text.short_names import short_frame_name, short_kernel_name
+from jarvis.text.short_names import short_frame_name, short_kernel_name, without_namespaces
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, "
 
@@ -61,3 +61,17 @@ def test_a_kernel_is_called_by_what_distinguishes_it(name: str, short: str) -> N
 )
 def test_a_frame_is_called_by_its_function(name: str, short: str) -> None:
     assert short_frame_name(name) == short
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("aten::mm", "mm"),
+        ("torch::autograd::AccumulateGrad (autograd)", "AccumulateGrad (autograd)"),
+        ("torch.distributed.ddp.reducer::copy_bucket_to_grad", "copy_bucket_to_grad"),
+        ("model.py(12): forward", "model.py(12): forward"),
+        ("ns::", "ns::"),
+    ],
+)
+def test_operators_are_named_without_their_namespaces(name: str, short: str) -> None:
+    assert without_namespaces(name) == short

@@ -19,6 +19,24 @@ _MIN_LABEL_SHARE = 0.025
 _LABEL_ROOM = "max(scale('x', datum.end_ms) - scale('x', datum.start_ms) - 7, 1)"
 """Maximum width of a label in pixels, as a Vega expression; the browser cuts longer ones."""
 
+_LETTER_PX = 6.5
+_MIN_LETTERS = 5
+"""Average width of a letter of a label, and the least number of letters that tell names apart."""
+
+_ROOM_LETTERS = f"floor({_LABEL_ROOM} / {_LETTER_PX})"
+_CUT_LABEL = (
+    f"slice(datum.short, 0, ceil({_ROOM_LETTERS} / 2) - 1) + '…' "
+    f"+ slice(datum.short, -floor({_ROOM_LETTERS} / 2))"
+)
+"""The name without its middle: names with equal beginnings often differ at the end."""
+
+_LABEL = (
+    f"length(datum.label) <= {_ROOM_LETTERS} ? datum.label : "
+    f"length(datum.short) <= {_ROOM_LETTERS} ? datum.short : "
+    f"{_ROOM_LETTERS} < {_MIN_LETTERS} ? '' : {_CUT_LABEL}"
+)
+"""The text in a box, as a Vega expression: the longest form of its name that fits."""
+
 _MAX_NAME_LENGTH = 140
 _TOOLTIP = [
     alt.Tooltip("name:N", title="Name"),
@@ -38,8 +56,9 @@ def icicle(
     """Draw nodes by ``level``; a click selects one (selection PICKED, field ``node``).
 
     Args:
-        nodes: ``node, level, label, name, kind, color, start_ms, end_ms`` and the columns of the
-            tooltip; at least one row, the first one (level 0) as wide as the chart.
+        nodes: ``node, level, label, short, name, kind, color, start_ms, end_ms`` and the columns of
+            the tooltip; at least one row, the first one (level 0) as wide as the chart. ``short``
+            replaces a label that does not fit.
         colors: Color by kind, in the order of the legend.
         palette: Colors of the theme.
         search: Nodes whose ``name`` contains it are framed.
@@ -67,7 +86,7 @@ def icicle(
     y = alt.Y("level:Q", scale=scale, axis=None)
     legend = alt.Legend(orient="top", title=None, labelFontSize=12, symbolStrokeWidth=0)
     boxes = (
-        alt.Chart(placed.drop("middle", "ink", "label"))
+        alt.Chart(placed.drop("middle", "ink", "label", "short"))
         .mark_rect(clip=True, opacity=1, cursor="pointer")
         .encode(
             x=x,
@@ -88,14 +107,22 @@ def icicle(
         .add_params(alt.selection_point(name=PICKED, fields=["node"]))
     )
     is_labeled = pl.col("end_ms") - pl.col("start_ms") >= _MIN_LABEL_SHARE * whole_ms
-    labeled = placed.filter(is_labeled).select("label", "start_ms", "end_ms", "middle", "ink")
+    labeled = placed.filter(is_labeled).select(
+        "label", "short", "start_ms", "end_ms", "middle", "ink"
+    )
     names = (
         alt.Chart(labeled)
-        .mark_text(clip=True, align="left", dx=4, fontSize=11, limit=alt.ExprRef(_LABEL_ROOM))
+        .mark_text(
+            clip=True,
+            align="left",
+            dx=4,
+            fontSize=11,
+            limit=alt.ExprRef(_LABEL_ROOM),
+            text=alt.ExprRef(_LABEL),
+        )
         .encode(
             x=x,
             y=alt.Y("middle:Q", scale=scale, axis=None),
-            text="label:N",
             color=alt.Color("ink:N", scale=None),
         )
     )

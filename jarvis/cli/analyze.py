@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jarvis.cli.analyze_ranks import add_rank_options, analyze_several, beside, rank_files
+from jarvis.cli.downloads import path_or_url
 from jarvis.cli.options import (
     TRACE_HELP,
     Commands,
@@ -56,10 +57,11 @@ def add_analyze(commands: Commands) -> None:
     command.add_argument(
         "traces",
         metavar="TRACE",
-        type=Path,
+        type=path_or_url,
         nargs="*",
         help=f"{TRACE_HELP}; {REPORT_HELP}; or the traces of several ranks of a job, as a folder, "
-        "as files, or as a .zip or .tar.gz of them",
+        "as files, or as a .zip or .tar.gz of them; or their URLs (https, s3, sftp), also of a "
+        "folder (ends with /) or a range (rank{0..63}.json)",
     )
     add_rank_options(command)
     options = add_options(

@@ -10,6 +10,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jarvis.cli.downloads import downloaded
 from jarvis.cli.options import add_flag, positive, request_of
 from jarvis.cli.output import ExitCode, add_yes, is_confirmed, note, print_line, print_result, warn
 from jarvis.core.request import AnalysisRequest
@@ -92,7 +93,10 @@ def add_rank_facts(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup
 def rank_files(arguments: argparse.Namespace) -> "Iterator[list[InputFile]]":
     """Yield the traces that the arguments name; one path of a trace or a report is itself.
 
+    URLs are downloaded; the default output folder is then in the current one.
+
     Raises:
+        AddressError, FetchError: A URL is not valid, or cannot be downloaded.
         NoTracesError: There is none.
         TooManyFilesError: There are more than a job may have ranks.
         UnreadableTraceError: An archive cannot be unpacked.
@@ -102,6 +106,16 @@ def rank_files(arguments: argparse.Namespace) -> "Iterator[list[InputFile]]":
 
     if bool(arguments.traces) == bool(arguments.pattern):
         arguments.usage_error("name traces, or use --pattern")
+    urls = [each for each in arguments.traces if isinstance(each, str)]
+    if urls and len(urls) < len(arguments.traces):
+        arguments.usage_error("name traces or URLs, not both")
+    if urls:
+        arguments.pattern_ranks = {}
+        if not arguments.id:
+            arguments.output_dir = arguments.output_dir or default_output_dir(Path())
+        with downloaded(urls) as arguments.traces, unpacked_archives(arguments.traces) as paths:
+            yield named_files(paths)
+        return
     arguments.pattern_ranks = ranks_of_pattern(arguments.pattern) if arguments.pattern else {}
     arguments.traces = arguments.traces or list(arguments.pattern_ranks)
     with unpacked_archives(arguments.traces) as paths:

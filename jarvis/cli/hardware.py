@@ -98,7 +98,7 @@ def _figures(spec: "HardwareSpec", others: Sequence[str]) -> Iterator[str]:
     for figure in spec.figures:
         value, unit = values[figure]
         doubt = spec.doubt_of(figure)
-        source = f"{spec.source_of(figure)}{f' [in doubt: {doubt}]' if doubt else ''}"
+        source = f"{spec.source_of(figure)}{f' [uncertain: {doubt}]' if doubt else ''}"
         yield f"  {figure:<13} {value:>9.6g} {unit:<9} {source}"
     if others:
         yield f"Other presets: {', '.join(others)}"

@@ -147,7 +147,8 @@ def _sample(arguments: argparse.Namespace) -> int:
         arguments.usage_error(f"--output needs a name with {' or '.join(_SUFFIXES)}, not {output}")
     folder = output.parent
     with whole(folder) as place:
-        paths = {rank: place / f"rank{rank}_{output.name}" for rank in range(count)}
+        name = output.name.removeprefix("rank") if _is_rank(output) else f"_{output.name}"
+        paths = {rank: place / f"rank{rank}{name}" for rank in range(count)}
         truth = write_job(job, paths)
         options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
         (place / TRUTH_NAME).write_bytes(orjson.dumps(truth, option=options))
@@ -155,3 +156,8 @@ def _sample(arguments: argparse.Namespace) -> int:
     result = {"traces": traces, "truth": folder / TRUTH_NAME}
     print_result(arguments, result, [*traces, folder / TRUTH_NAME])
     return ExitCode.OK
+
+
+def _is_rank(output: Path) -> bool:
+    """Return whether a name is ``rank`` alone, which the number follows: ``rank0.json``."""
+    return output.name.partition(".")[0] == "rank"

@@ -21,6 +21,9 @@ MESSAGES = MessageTable(
         "issue.slower": "On the target {subject} takes {time_ms} in {calls}, {compared}. "
         "{unexplained_ms} are not explained; most of that is {call}: {target_us:number} µs per "
         "call against {reference_us:number} µs.{extra?}",
+        "issue.slower.one": "On the target {subject} takes {time_ms} in {calls}, {compared}. "
+        "{unexplained_ms} are not explained: {target_us:number} µs per call against "
+        "{reference_us:number} µs.{extra?}",
         "extra": " There the target also launches {kernels:names} ({kernels_us:number} µs per "
         "call): {launches:count kernel} per call against {reference_launches:short}.",
         "issue.fused": "At {place:name} the target launches {launches:count kernel} per call "
@@ -97,6 +100,7 @@ MESSAGES = MessageTable(
         "kernel.unknown": "Replay {call} on the target and tune or replace its kernels.",
         "kernel.slower": "Replay {call} on the target and tune or replace {kernel}{reference}.",
         "kernel.same": ", which the reference launches too",
+        "kernel.variant": ", which the reference launches in another variant",
         "kernel.other": "; the reference launches {kernel}",
         "kernel.other_type": "Compare with a reference in {dtype} first: this pair does not show "
         "whether a faster kernel in {dtype} exists.",

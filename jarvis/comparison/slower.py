@@ -17,7 +17,7 @@ from jarvis.comparison.outcomes import Outcome
 from jarvis.comparison.sides import Role
 from jarvis.findings import EvidenceValue, Finding, Impact, OpRef
 from jarvis.schemas.names import C
-from jarvis.text.format import arguments
+from jarvis.text.format import arguments, quoted
 from jarvis.text.markdown import shortened
 from jarvis.text.messages import Message
 
@@ -213,7 +213,7 @@ class Slower:
             operations=chosen,
             shared_uids=tuple(uid for uid in uids if uid not in heaviest),
             evidence=self._evidence(),
-            issue=self._message(f"issue.{self.kind}"),
+            issue=self._issue(),
             algorithmic=self._algorithmic(),
             kernel=self._kernel(),
             impact=self.gain,
@@ -228,6 +228,12 @@ class Slower:
                 efficiency_pct=self.gain.efficiency_pct,
             ),
         )
+
+    def _issue(self) -> Message:
+        is_in_subject = self.kind == "slower" and self.subject.id == MESSAGES.id(
+            "subject.arguments"
+        )
+        return self._message("issue.slower.one" if is_in_subject else f"issue.{self.kind}")
 
     def _algorithmic(self) -> Message:
         if self.extra is not None:
@@ -284,11 +290,11 @@ class Slower:
         if kernel is None:
             return self._message("kernel.unknown")
         other = None
-        if reference is not None:
-            is_same = kernel == reference
-            other = (
-                MESSAGES("kernel.same") if is_same else MESSAGES("kernel.other", kernel=reference)
-            )
+        if kernel == reference:
+            other = MESSAGES("kernel.same")
+        elif reference is not None:
+            key = "kernel.variant" if quoted(kernel) == quoted(reference) else "kernel.other"
+            other = MESSAGES.pick(key, {"kernel": reference})
         return MESSAGES("kernel.slower", call=self.values["call"], kernel=kernel, reference=other)
 
     def _hypothesis(self) -> Message | None:

@@ -19,6 +19,7 @@ from jarvis.server.storage.catalog import Catalog
 from jarvis.text.format import milliseconds, percent
 from jarvis.text.markdown import short_line
 from jarvis.text.messages import to_text
+from jarvis.text.shapes import operation_shapes
 
 MAX_OF_KIND = 8
 """Results of each kind."""
@@ -87,7 +88,8 @@ def _findings(now: Opened, words: Sequence[str]) -> Iterator[Result]:
             gain = item.finding.impact
             saved = ""
             if gain is not None:
-                saved = f" · saves {milliseconds(per_step(gain, totals).gain_ms)}"
+                gain_ms = per_step(gain, totals).gain_ms
+                saved = f" · saves {milliseconds(gain_ms) if gain_ms else 'no time'}"
             note = f"{item.result.title} · {item.finding.priority}{saved}"
             yield Result(
                 "Finding", _short(f"{item.label} {title}"), note, finding_address(now, item)
@@ -99,7 +101,8 @@ def _rows(now: Opened, rows: pl.DataFrame, words: Sequence[str], kind: str) -> I
     for row in rows.filter(has_all).head(MAX_OF_KIND).iter_rows(named=True):
         page = row[C.category]
         result = now.run.results.get(page)
-        name = " ".join(filter(None, (row[C.name], row[C.input_dims])))
+        (shapes,) = operation_shapes([(row[C.params], row[C.input_dims])])
+        name = " ".join(filter(None, (row[C.name], shapes)))
         note = f"{result.title if result else page} · {percent(row[C.percent_of_compute])}"
         href = _address(now, page, **{f"{page}_op": str(row[C.uid])})
         yield Result(kind, _short(name), f"{note} of compute", href)
@@ -135,11 +138,12 @@ def kernels_of(now: Opened) -> pl.DataFrame:
     """Return each kernel's name with the operation that has most time with it."""
     rows = _sorted(now.run).with_columns(_kernel_names()).explode(C.name, empty_as_null=False)
     rows = rows.drop_nulls(C.name).unique(C.name, keep="first", maintain_order=True)
-    rows = rows.with_columns(pl.lit(None, pl.String).alias(C.input_dims)).select(_SHOWN)
+    none = pl.lit(None, pl.String)
+    rows = rows.with_columns(none.alias(C.input_dims), none.alias(C.params)).select(_SHOWN)
     return rows.with_columns(pl.col(C.name).str.to_lowercase().alias(_SOUGHT))
 
 
-_SHOWN = (C.uid, C.name, C.input_dims, C.category, C.percent_of_compute)
+_SHOWN = (C.uid, C.name, C.input_dims, C.params, C.category, C.percent_of_compute)
 
 
 def _sorted(run: Run) -> pl.DataFrame:

@@ -159,7 +159,7 @@ def _ask_confirmation(analysis_id: str | None) -> None:
 def _confirm(now: Opened) -> None:
     st.markdown(
         f"Remove **{escape(name_of(now.run.manifest))}** ({now.id}) permanently for everyone? "
-        "Links to it will say that it was removed."
+        "Links to it then show that it was removed."
     )
     if others := referring_to(current_user(), now.id):
         st.caption(
@@ -297,7 +297,8 @@ def rank_links(catalog: Catalog, url_path: str) -> None:
                     rank, analysis_id = ranks[beside]
                     of_rank = {links.ANALYSIS: str(analysis_id)}
                     navigation.link(url_path, f"{label} rank {rank}", **of_rank)
-            label = f"Rank {ranks[place][0]} of {entry.manifest.world_size.value:,}: all ranks"
+            world_size = entry.manifest.world_size.value
+            label = f"Rank {ranks[place][0]} · all {world_size:,} ranks"
             navigation.link(navigation.RANKS, label, icon=":material/lan:", ranks_run=entry.id)
 
 

@@ -96,7 +96,7 @@ def trace_line(run: Run) -> str:
     device = trace.device_name or "no device name"
     rank = (
         f", rank {trace.rank} of {trace.world_size}"
-        if trace.world_size and trace.rank is not None
+        if trace.world_size and trace.world_size > 1 and trace.rank is not None
         else ""
     )
     return f"{trace.origin} trace `{trace.file_name}` ({device}{rank})"

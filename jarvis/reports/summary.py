@@ -187,7 +187,7 @@ def _hidden(run: Run) -> str | None:
     if not missing:
         return without_peaks or None
     *most, last = missing
-    listed = f"{', '.join(most)} and {last}" if most else last
+    listed = f"{', '.join(most)} or {last}" if most else last
     return f"The trace does not show {listed}.{' ' if without_peaks else ''}{without_peaks}"
 
 

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 import polars as pl
 from openpyxl import Workbook
 from openpyxl.cell import WriteOnlyCell
-from openpyxl.styles import Font
+from openpyxl.styles import Alignment, Font
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
@@ -55,12 +55,13 @@ def write_workbook(
     sheets: Mapping[str, pl.DataFrame],
     path: Path,
     hidden: Callable[[Collection[str]], Collection[str]] = lambda _: (),
+    wrapped: Collection[str] = (),
 ) -> Path:
     """Write sheets in order: bold frozen header, number formats, fitted widths.
 
     Texts are stored as texts, never as formulas; they are cut at MAX_CELL, and characters that the
     format does not support are removed. ``hidden`` gives the columns of a sheet that are hidden
-    initially.
+    initially, ``wrapped`` the sheets whose texts continue on further lines of their cells.
     """
     book = Workbook(write_only=True)
     used: set[str] = set()
@@ -68,7 +69,8 @@ def write_workbook(
     for position, (name, frame) in enumerate(sheets.items(), start=1):
         tab = book.create_sheet(tab_name(name, used))
         _lay_out(tab, frame, hidden(frame.columns))
-        rows[f"xl/worksheets/sheet{position}.xml"] = "".join(_rows(frame, _styles(tab))).encode()
+        styles = _styles(tab, is_wrapped=name in wrapped)
+        rows[f"xl/worksheets/sheet{position}.xml"] = "".join(_rows(frame, styles)).encode()
     buffer = io.BytesIO()
     book.save(buffer)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,14 +114,19 @@ class _Styles(NamedTuple):
     bold: int
     decimal: int
     scientific: int
+    text: int
 
 
-def _styles(tab: Worksheet) -> _Styles:
-    bold, decimal, scientific = (WriteOnlyCell(tab) for _ in range(3))
+def _styles(tab: Worksheet, *, is_wrapped: bool) -> _Styles:
+    bold, *others = (WriteOnlyCell(tab) for _ in range(4))
+    decimal, scientific, text = others
     bold.font = Font(bold=True)
     decimal.number_format = DECIMAL
     scientific.number_format = SCIENTIFIC
-    return _Styles(bold.style_id, decimal.style_id, scientific.style_id)
+    if is_wrapped:
+        for cell in others:
+            cell.alignment = Alignment(vertical="top", wrap_text=cell is text)
+    return _Styles(bold.style_id, decimal.style_id, scientific.style_id, text.style_id)
 
 
 def _rows(frame: pl.DataFrame, styles: _Styles) -> Iterator[str]:
@@ -163,10 +170,10 @@ def _cell(place: str, value: object, styles: _Styles) -> str:
         return f'<c r="{place}" t="b"><v>{value:d}</v></c>'
     if isinstance(value, int):
         return f'<c r="{place}"><v>{value}</v></c>'
-    return _text_cell(place, str(value))
+    return _text_cell(place, str(value), styles.text)
 
 
-def _text_cell(place: str, text: str, style: int = 0) -> str:
+def _text_cell(place: str, text: str, style: int) -> str:
     """Return a text cell, never a formula, without characters that the format does not support."""
     held = escape(_NOT_XML.sub("", text)[:MAX_CELL])
     spaced = f'<is><t xml:space="preserve">{held}</t></is>'
@@ -208,7 +215,7 @@ class XlsxReporter(Reporter):
         inference = {
             name: labeled(run.table(name), name) for name in INFERENCE if name in run.tables
         }
-        write_workbook(sheets | run.sheets() | inference, out)
+        write_workbook(sheets | run.sheets() | inference, out, wrapped=tuple(sheets))
 
 
 REPORTER = XlsxReporter()

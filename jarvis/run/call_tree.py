@@ -14,7 +14,7 @@ from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.call_tree.views import NUMBER_OF_MODULE, View
 from jarvis.run.run import Run
 from jarvis.schemas.names import C
-from jarvis.text.short_names import short_kernel_name
+from jarvis.text.short_names import short_kernel_name, without_namespaces
 from jarvis.trace.links import BACKWARD_PREFIX
 
 TABLE, OPERATIONS_TABLE = "call_tree", "call_tree_operations"
@@ -243,6 +243,11 @@ def _label(nodes: pl.DataFrame) -> pl.Expr:
         .then(name.replace(kernels))
         .otherwise(name.str.strip_prefix(MODULE_PREFIX))
     )
+
+
+def short_labels(nodes: pl.DataFrame) -> pl.Series:
+    """Return the labels without the namespaces of operators, for narrow places."""
+    return pl.Series("short", map(without_namespaces, nodes["label"]), pl.String)
 
 
 def _class_name() -> pl.Expr:

@@ -13,7 +13,8 @@ from jarvis.perf_report.work import COMMUNICATION
 from jarvis.run.timeline import HOST_LABELS, IDLE, PATH, Timeline, Window
 from jarvis.run.timeline_events import binned, stacked
 from jarvis.schemas.names import C
-from jarvis.text.short_names import short_frame_name, short_kernel_name
+from jarvis.text.short_names import short_frame_name, short_kernel_name, without_namespaces
+from jarvis.trace.links import BACKWARD_PREFIX
 
 MAX_THREADS, MAX_DEPTH = 32, 40
 """Maximum numbers of host threads and of levels of calls."""
@@ -272,7 +273,7 @@ class TimelineRows:
         is_host = pl.col(C.row) > min(self._bar_rows.values(), default=len(self.rows))
         names = self.marks.select(C.name, is_host=is_host).unique().sort("is_host", C.name)
         return {
-            name: short_frame_name(name) if of_host else short_kernel_name(name)
+            name: _short_host_name(name) if of_host else short_kernel_name(name)
             for name, of_host in names.iter_rows()
         }
 
@@ -314,6 +315,11 @@ class TimelineRows:
 
     def _since(self, column: str, name: str) -> pl.Expr:
         return (pl.col(column) - self._origin_ns).alias(name)
+
+
+def _short_host_name(name: str) -> str:
+    """Return a host call without namespaces and folders; of a node of autograd, its function."""
+    return short_frame_name(without_namespaces(name.removeprefix(BACKWARD_PREFIX).strip()))
 
 
 def _gpu_marks(events: pl.DataFrame) -> pl.DataFrame:

@@ -16,6 +16,9 @@ _TENSILE = re.compile(r"(Cijk_[A-Za-z]+_[A-Za-z]+_[A-Z0-9]+).*?_(MT\d+x\d+x\d+)"
 _COPY = re.compile(r"(Memcpy \w+) \((?:Host|Device) -> (?:Host|Device)\)")
 """A copy whose memory kinds its first words have already."""
 
+_NAMESPACES = re.compile(r"(?:[A-Za-z_][\w.]*::)+(?=\w)")
+"""Namespaces in front of the name of an operator; those of PyTorch's own code can have dots."""
+
 _FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.+)")
 _BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)(?: of .*)?>")
 
@@ -58,6 +61,12 @@ def kernel_without_operator(name: str) -> str | None:
     """Return the kernel in the name of a row without an operator; None for other rows."""
     _, arrow, kernel = name.partition(LAUNCHED)
     return kernel.removesuffix(SYNTHETIC_END) if arrow and name.endswith(SYNTHETIC_END) else None
+
+
+def without_namespaces(name: str) -> str:
+    """Return the name of an operator without the namespaces in front of it."""
+    spaces = _NAMESPACES.match(name)
+    return name[spaces.end() :] if spaces else name
 
 
 def short_operation_name(name: str) -> str:

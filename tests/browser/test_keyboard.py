@@ -83,3 +83,7 @@ def test_the_keyboard_reaches_findings_and_search(
     expect(search.get_by_role("link").nth(1)).to_be_focused()
     page.keyboard.press("Escape")
     expect(search).to_be_hidden()
+    page.keyboard.press("/")
+    query.fill("norm")
+    query.press("Escape")  # the field is not only emptied
+    expect(search).to_be_hidden()

@@ -3,7 +3,7 @@
 import json
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -140,27 +140,45 @@ def test_what_is_no_trace_is_said_and_the_keyboard_and_a_dropped_file_do_as_well
     expect(opened.get_by_text("dropped.json").first).to_be_visible()
 
 
+def choose_folder(page: Page, folder: Path) -> None:
+    page.locator("input[webkitdirectory]").first.set_input_files(folder)
+
+
+def drop_folder(page: Page, folder: Path, place: int = 0) -> None:
+    """Drop a folder as a file manager does; a script of a page cannot make such an event."""
+    box = page.locator(".upload").nth(place).bounding_box()
+    assert box is not None
+    at = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    dragged = {"items": [], "files": [str(folder)], "dragOperationsMask": 1}
+    session = page.context.new_cdp_session(page)
+    for event in ("dragEnter", "dragOver", "drop"):
+        session.send("Input.dispatchDragEvent", {"type": event, **at, "data": dragged})
+
+
+@pytest.mark.parametrize("take", [choose_folder, drop_folder])
 def test_the_traces_below_a_folder_are_uploaded_with_its_folders_in_their_names(
-    opened: Page, server: Server, tmp_path: Path
+    take: Callable[[Page, Path], None], opened: Page, server: Server, tmp_path: Path
 ) -> None:
+    expect(opened.get_by_text("Analyses on this server")).to_be_visible()  # all is drawn above it
+    name = f"{take.__name__}.json"
     job, files = tmp_path / "job", {}
     for rank in range(2):  # of the same name, size and time
         (job / f"rank{rank}").mkdir(parents=True)
-        file = job / f"rank{rank}" / "trace.json"
-        content = built_trace(tmp_path, "any.json").read_bytes()
+        file = job / f"rank{rank}" / name
+        content = built_trace(tmp_path, "any.json", len(name)).read_bytes()
         file.write_bytes(content.ljust(100_000, b" \n"[rank : rank + 1]))
         os.utime(file, (1e9, 1e9))
-        files[f"rank{rank}_trace.json"] = file.read_bytes()
+        files[f"rank{rank}_{name}"] = file.read_bytes()
     (job / ".git").mkdir()
-    for name in ("notes.txt", "truth.json", ".git/config.json"):
-        (job / name).write_text("{}", encoding="utf-8")
-    opened.locator("input[webkitdirectory]").first.set_input_files(job)
+    for other in ("notes.txt", "truth.json", ".git/config.json"):
+        (job / other).write_text("{}", encoding="utf-8")
+    take(opened, job)
     expect(opened.get_by_text("2 ranks, each with an analysis of its own")).to_be_visible(**SLOW)
-    stored = {path.name: path.read_bytes() for path in server.home.glob("traces/*/rank?_trace*")}
+    stored = {path.name: path.read_bytes() for path in server.home.glob(f"traces/*/rank?_{name}")}
     assert stored == files
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "notes.txt").touch()
-    opened.locator("input[webkitdirectory]").first.set_input_files(tmp_path / "empty")
+    take(opened, tmp_path / "empty")
     expect(opened.get_by_text("There is no trace in this folder")).to_be_visible()
     expect(opened.get_by_role("button", name="Choose a folder")).to_have_count(1)
 

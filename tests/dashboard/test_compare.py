@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from jarvis.analyses import load_analyses
 from jarvis.comparison import SLOWER, Comparison
 from jarvis.dashboard.pages.compare.charts import VIEWS
-from jarvis.dashboard.pages.compare.metric_cards import Time, change
+from jarvis.dashboard.pages.compare.metric_cards import Time, change, of_steps
 from jarvis.dashboard.pages.compare.tables import row_addresses
 from jarvis.pipeline import compare
 from jarvis.reports.comparative.fair import fair_markdown
@@ -140,11 +140,16 @@ def test_the_tolerance_moves_figure_table_and_findings_at_once(
         assert figures(page)["Not explained"] == milliseconds(at.operations["unexplained_ms"].sum())
         assert sum("slower than the hardware" in e.label for e in page.expander) == len(at.findings)
         slower = at.operations.filter(pl.col("outcome").is_in(SLOWER)).height
-        assert f"{slower} of 3 operations" in output(page)
+        assert f"{slower} of 3 comparable operations" in output(page)
         outcomes[pct] = slower
     assert outcomes == {20: 2, 30: 1}
     page.slider(key="compare_tolerance").set_value(20).run()
-    assert "2 of 3 operations" in output(page)
+    assert "2 of 3 comparable operations" in output(page)
+
+
+def test_titles_say_how_many_steps_times_are_of(sample_run: Run, found: Comparison) -> None:
+    assert of_steps(compare(sample_run, sample_run)) == ", sum of 2 steps"
+    assert of_steps(found) == ""
 
 
 def test_without_a_reference_the_analysis_most_alike_is_suggested(

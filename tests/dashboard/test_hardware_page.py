@@ -81,7 +81,7 @@ def test_a_link_to_an_unknown_gpu_is_corrected_with_a_word(filed: Draw, sample_i
 def test_doubts_stand_beside_the_figures(filed: Draw, sample_id: str) -> None:
     page = filed("hardware", analysis=sample_id, hardware_gpu="MI400 (announced)")
     assert "placeholder" in str(figures(page)["bf16 matrix (TFLOP/s)"]["doubt"])
-    assert "in doubt" in page.subheader[0].value
+    assert "uncertain" in page.subheader[0].value
 
 
 def test_what_a_preset_lacks_names_the_operations_of_the_analysis(

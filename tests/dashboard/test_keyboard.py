@@ -51,6 +51,8 @@ def test_pages_operations_kernels_and_runs_are_found(
     longest = sample_run.category_operations("gemm").row(0, named=True)
     operations = of_kind(asked(page, longest["name"]), "Operation")
     assert f"gemm?analysis={sample_id}&gemm_op={longest['uid']}" in [o["href"] for o in operations]
+    assert "\N{MULTIPLICATION SIGN}" in operations[0]["text"]
+    assert not any("((" in operation["text"] for operation in operations)
     kernel = longest["kernels"][0]["name"]
     assert any(kernel.startswith(k["text"][:40]) for k in of_kind(asked(page, kernel), "Kernel"))
     runs = of_kind(asked(page, f"sample model {sample_id}"), "Run")

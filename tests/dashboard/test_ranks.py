@@ -248,7 +248,7 @@ def test_the_page_of_a_rank_leads_to_the_others(run: DistributedRun, filed: Draw
     assert not page.exception
     links = {link.proto.label: link.proto.query_string for link in page.sidebar.get("page_link")}
     assert f"analysis={ids[1]}" in links["▶ rank 1"]
-    assert f"ranks_run={run.manifest.distributed_id}" in links["Rank 0 of 3: all ranks"]
+    assert f"ranks_run={run.manifest.distributed_id}" in links["Rank 0 · all 3 ranks"]
 
 
 def test_pages_of_one_trace_lead_from_a_distributed_run_to_its_ranks(

@@ -112,7 +112,7 @@ def test_each_preview_shows_its_report(filed: Draw, sample_id: str, view: str) -
     if view == "fair":
         listed = fair_text(page).count("| [P")
         captions = " ".join(each.value for each in page.main.caption)
-        assert f"The report has the first {listed}, the detailed report" in captions
+        assert f"The report has the first {listed}; the detailed report" in captions
 
 
 def test_links_to_evidence_lead_to_the_page_of_the_finding(

@@ -13,7 +13,14 @@ from streamlit.testing.v1 import AppTest
 from jarvis.core.labels import RunLabels
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.dashboard import MAIN
-from jarvis.dashboard.pages.runs.categories import CHANGE, TITLE, TREND, category_frame, differences
+from jarvis.dashboard.pages.runs.categories import (
+    CHANGE,
+    TITLE,
+    TREND,
+    category_frame,
+    column_titles,
+    differences,
+)
 from jarvis.dashboard.pages.runs.page import IS_CLICK, table_key
 from jarvis.dashboard.pages.runs.rows import BUSY, FINDING, ID, TIME, TRACE, RunRow, frame_of
 from jarvis.dashboard.pages.runs.trend import STEP_TIME, groups_of, points_of
@@ -234,6 +241,8 @@ def test_category_times_are_those_of_each_run_oldest_first() -> None:
     assert gemm[TREND] == [gemm[name] for name in names] == times
     assert gemm[CHANGE] == pytest.approx(50.0)
     assert "MoE" not in frame[TITLE].to_list()
+    assert len(set(column_titles(rows))) == len(rows)
+    assert column_titles([rows[0], rows[0]]) == [f"{rows[0].when} · {rows[0].id}"] * 2
     assert differences(rows[1:]) == ""
 
 

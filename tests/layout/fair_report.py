@@ -17,7 +17,7 @@ LISTED = re.compile(r"^\[?P(\d+)\b")
 FULL_PCT = 100.0
 MARKS = ("⚠", "anomaly", "above the peak")
 PARTS = ("Executive Summary", "Recommendations", "Appendix")
-OPTIONAL_PARTS = ("Warnings", "Detailed Analysis", "What Was Not Judged")
+OPTIONAL_PARTS = ("Warnings", "Detailed Analysis", "What Is Not Known")
 QUANTITY = re.compile(r"\d ?(?:ms|µs|s|TB/s|TFLOP/s|[kMG]B)\b")
 """A number with its unit; sentences with one are facts."""
 

@@ -46,7 +46,7 @@ def cards_of(fair: str) -> list[str]:
 def test_title_and_sections_of_the_fair_report(fair: str) -> None:
     assert fair.startswith("# Tiny - MI300X Standalone Analysis\n")
     wanted = ["Executive Summary", "Recommendations", "Detailed Analysis"]
-    wanted += ["What Was Not Judged", "Appendix"]
+    wanted += ["What Is Not Known", "Appendix"]
     assert [h for h in headings(fair, 2) if h != "Warnings"] == wanted
     assert headings(section(fair, "Appendix"), 3) == ["Hardware Reference"]
     assert len(fair.split()) <= MAX_WORDS

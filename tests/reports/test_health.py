@@ -49,7 +49,7 @@ def test_stakeholders_read_each_odd_fact_once_and_what_to_do(sample: Analyzed) -
     run = replace(sample.run, tables={**sample.run.tables, "trace_health": health})
     fair = fair_markdown(run, sample.root)
     assert "- Fact warning. Affects warning. Mend warning." in fair
-    assert "- Fact note. Mend note.\n" in fair.partition("## What Was Not Judged")[2]
+    assert "- Fact note. Mend note.\n" in fair.partition("## What Is Not Known")[2]
     assert [fair.count(f"Fact {kind}.") for kind in ("warning", "note", "ok")] == [1, 1, 0]
 
 

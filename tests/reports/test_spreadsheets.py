@@ -89,6 +89,16 @@ def test_small_numbers_do_not_read_as_zero(book: openpyxl.Workbook) -> None:
     assert (formats[0], formats[4]) == ("#,##0.000", "0.00E+00")
 
 
+def test_sentences_are_read_whole_and_rows_of_numbers_stay_low(tmp_path: Path) -> None:
+    frames = {"sentences": FRAME, "numbers": FRAME}
+    path = write_workbook(frames, tmp_path / "r.xlsx", wrapped=("sentences",))
+    book = openpyxl.load_workbook(path)
+    text, number = (book["sentences"][place].alignment for place in ("A2", "B2"))
+    assert (text.wrap_text, text.vertical) == (True, "top")
+    assert (bool(number.wrap_text), number.vertical) == (False, "top")
+    assert not book["numbers"]["A2"].alignment.wrap_text
+
+
 def test_tab_names_are_short_and_distinct() -> None:
     used: set[str] = set()
     names = [tab_name(name, used) for name in ("a" * 40, "A" * 40, "x/y[z]", "")]

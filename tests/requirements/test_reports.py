@@ -232,7 +232,7 @@ def test_time_without_a_perf_model_is_no_finding(busy: Analyzed, fair: str) -> N
         if r["kernel_time_us"] and not r["has_perf_model"] and r["name"] != "aten::copy_"
     )
     assert not any(read in f.title for f in findings(busy))
-    assert read not in section(fair, "What Was Not Judged")  # it only copies to the host
+    assert read not in section(fair, "What Is Not Known")  # it only copies to the host
     assert f"`{read}`" in section(rough_markdown(busy.run), "TraceLens Gaps")
 
 

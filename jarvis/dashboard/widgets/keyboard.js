@@ -125,6 +125,9 @@ export default ({ data, parentElement, setTriggerValue }) => {
     if (step) {
       event.preventDefault()
       move(step)
+    } else if (event.key === "Escape") {
+      event.preventDefault() // else the first press only empties the field
+      search.close()
     } else if (isInQuery && event.key === "Enter") {
       event.preventDefault()
       if (query.value.trim() === state.asked && data.query === state.asked) links()[0]?.click()

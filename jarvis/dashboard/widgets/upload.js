@@ -21,11 +21,36 @@ const storedIds = {
   forget: mark => { try { localStorage.removeItem(mark) } catch {} },
 }
 
-// The name of a file; of one in a chosen folder, with the folders below that, which may tell the rank.
+// The name of a file; of one in a folder, with the folders below that, which may tell the rank.
 const nameOf = file => pathOf(file).join("_")
 const pathOf = file => {
-  const path = file.webkitRelativePath
-  return path ? path.split("/").slice(1) : [file.name]
+  const path = droppedPaths.get(file) ?? file.webkitRelativePath.split("/").slice(1)
+  return path.length ? path : [file.name]
+}
+const droppedPaths = new WeakMap() // of files in dropped folders: browsers tell only those of chosen ones
+
+// Returns the files of a dropped folder or file. Browsers list a folder in parts.
+const filesOf = async (entry, folders = []) => {
+  if (entry.isFile) {
+    const file = await new Promise((done, failed) => entry.file(done, failed))
+    droppedPaths.set(file, [...folders, file.name])
+    return [file]
+  }
+  const reader = entry.createReader()
+  const files = []
+  while (true) {
+    const part = await new Promise((done, failed) => reader.readEntries(done, failed))
+    if (!part.length) return files
+    for (const each of part) files.push(...(await filesOf(each, [...folders, entry.name])))
+  }
+}
+
+// As of a chosen folder, the names of files do not have that of a single dropped folder.
+const filesBelow = async entries => {
+  const each = await Promise.all(entries.map(entry => filesOf(entry)))
+  const files = each.flat()
+  if (entries.length === 1) files.forEach(file => droppedPaths.get(file).shift())
+  return files
 }
 
 class RequestError extends Error {
@@ -231,6 +256,7 @@ class Transfers {
   }
 }
 
+const NO_FOLDER = "The folder cannot be read: it was changed or moved. Choose its files."
 const NO_CONNECTION = "The server cannot be reached. The uploaded part is stored there for a day."
 
 const bytes = count => {
@@ -309,6 +335,17 @@ export default ({ data, parentElement, setStateValue }) => {
     draw()
   }
 
+  const startBelow = files => {
+    const traces = tracesBelow(files)
+    start(traces)
+    if (!traces.length) warn(data.no_traces)
+  }
+
+  const warn = text => {
+    notice = text
+    draw()
+  }
+
   const tracesBelow = files => {
     const endings = data.endings.split(",")
     const isTrace = path => {
@@ -334,13 +371,8 @@ export default ({ data, parentElement, setStateValue }) => {
   folder.textContent = data.folder
   folder.onclick = () => below.click()
   below.onchange = () => {
-    const traces = tracesBelow(below.files)
-    start(traces)
+    startBelow(below.files)
     below.value = ""
-    if (!traces.length) {
-      notice = data.no_traces
-      draw()
-    }
   }
   choose.onclick = () => {
     const transfer = transfers.get(data.key)
@@ -361,7 +393,11 @@ export default ({ data, parentElement, setStateValue }) => {
   box.ondrop = event => {
     event.preventDefault()
     box.classList.remove("over")
-    start(event.dataTransfer.files)
+    const { files, items } = event.dataTransfer
+    const entries = [...items].map(item => item.webkitGetAsEntry?.()).filter(Boolean)
+    if (!entries.some(entry => entry.isDirectory)) start(files)
+    else if (!data.takes_several) warn(data.only_files)
+    else filesBelow(entries).then(startBelow, () => warn(NO_FOLDER))
   }
   draw()
   return () => {

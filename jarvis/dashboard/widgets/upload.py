@@ -42,11 +42,13 @@ class _Words:
     folder: str = ""
 
 
-_ONE = _Words("Choose a file", "Choose another file", "it")
+_ONE = _Words("Choose a file", "Choose another file", "a file")
 _ONE_OR_RANKS = replace(
-    _ONE, dropped="it, or the traces of all ranks of a job,", folder="Choose a folder"
+    _ONE,
+    dropped="a trace, or a folder with the traces of all ranks of a job,",
+    folder="Choose a folder",
 )
-_SEVERAL = _Words("Choose files", "Choose other files", "them")
+_SEVERAL = _Words("Choose files", "Choose other files", "files or a folder")
 
 
 def _source(ending: str) -> str:
@@ -123,14 +125,15 @@ def _uploaded(parameter: str, endings: Sequence[str], words: _Words) -> list[Upl
             "again": words.again,
             "folder": words.folder,
             "no_trace": TRUTH_NAME,
+            "only_files": "This takes a file, not a folder.",
             "no_traces": f"There is no trace in this folder: {', '.join(endings)}.",
             "most_files": max_ranks(),
             "too_many": f"A job may have {max_ranks():,} ranks. Choose fewer files.",
             "most_bytes": upload_limit(),
             "too_large": f"This server takes up to {byte_size(upload_limit())}. Compress the file, "
             "or analyze it by its path on the server.",
-            "words": f"or drop {words.dropped} here: {', '.join(endings)}, "
-            f"up to {byte_size(upload_limit())}",
+            "words": f"or drop {words.dropped} here ({', '.join(endings)}; "
+            f"up to {upload_limit() / 1e9:g} GB)",
             "name": names[0] if len(names) == 1 else f"{len(names)} files" if names else None,
         },
         on_upload_change=partial(_store_ids, key, parameter),

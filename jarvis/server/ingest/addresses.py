@@ -7,7 +7,9 @@ because it could resolve to another machine by then (DNS rebinding).
 
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
@@ -20,6 +22,7 @@ HTTP, SFTP, S3 = ("http", "https"), "sftp", "s3"
 HOSTS_VARIABLE = f"{PREFIX}INGEST_HOSTS"
 PRIVATE_HOSTS_VARIABLE = f"{PREFIX}INGEST_PRIVATE_HOSTS"
 
+_SCHEMES = (*HTTP, SFTP, S3)
 _PORTS = {"http": 80, "https": 443, SFTP: 22, S3: 443}
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*\.)*[a-z0-9_-]*|[0-9a-f:.]*:[0-9a-f:.]*")
 """A host name in ASCII form, or an IP address; excludes forms that resolvers read differently."""
@@ -86,13 +89,33 @@ def without_secrets(text: str) -> str:
     return re.sub(r"//[^/@]*:[^/@]*@", "//", re.split(r"[?#]", text.strip(), maxsplit=1)[0])
 
 
-def address_of(text: str, schemes: Iterable[str] = (*HTTP, SFTP, S3)) -> Address:
+_TYPED: ContextVar[frozenset[tuple[str, int]] | None] = ContextVar("_TYPED", default=None)
+"""Hosts and ports of the URLs that the user of this machine typed; None on a server."""
+
+
+@contextmanager
+def typed_here(urls: Iterable[str]) -> Iterator[None]:
+    """Allow the hosts of URLs of a command line, also in private networks, and all public hosts.
+
+    The user can reach them without Jarvis; a redirect of theirs still cannot reach a private one.
+    """
+    parsed = (_parsed(url.strip(), _SCHEMES) for url in urls)
+    token = _TYPED.set(frozenset((each.host, each.port) for each in parsed))
+    try:
+        yield
+    finally:
+        _TYPED.reset(token)
+
+
+def address_of(text: str, schemes: Iterable[str] = _SCHEMES) -> Address:
     """Parse a URL whose host and port the settings allow.
 
     Raises:
         AddressError: it is not valid, contains a password, or is not allowed.
     """
     address = _parsed(text.strip(), tuple(schemes))
+    if _TYPED.get() is not None:
+        return address
     allowed = settings().ingest_hosts
     if not allowed:
         raise AddressError(
@@ -122,7 +145,8 @@ def machines_of(address: Address) -> list[Machine]:
             f"{getattr(error, 'strerror', None) or error}. Check its name."
         ) from error
     machines = [ip_address(sockaddr[0]) for *_, sockaddr in results]
-    is_private_allowed = _is_listed(address, settings().ingest_private_hosts)
+    is_typed = (address.host, address.port) in (_TYPED.get() or ())
+    is_private_allowed = is_typed or _is_listed(address, settings().ingest_private_hosts)
     for machine in machines:
         _check(address, machine, is_private_allowed)
     return list(dict.fromkeys(machines))

@@ -22,7 +22,7 @@ from jarvis.dashboard.widgets.elements import is_unavailable, metric_card, with_
 from jarvis.impact import efficiency_word
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
 from jarvis.perf_report.call_tree.views import View
-from jarvis.run.call_tree import CallTree, call_tree, views, with_shares
+from jarvis.run.call_tree import CallTree, call_tree, short_labels, views, with_shares
 from jarvis.schemas.names import C
 from jarvis.text.format import NOT_AVAILABLE, count, counted, milliseconds, percent
 
@@ -115,7 +115,7 @@ def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
         metric_card(
             "GPU time",
             milliseconds(row[C.gpu_ms]),
-            f"{percent(row[C.share_pct])} of the {'recording' if is_whole else 'operation'}",
+            f"{percent(row[C.share_pct])} of {'all GPU time' if is_whole else 'the operation'}",
             help_text="Sum of the durations of the GPU events launched here. Concurrent events all "
             "count, so it can exceed the busy time of the GPU timeline.",
         )
@@ -163,6 +163,7 @@ def _icicle_card(
     boxes = with_shares(shown, tree.gpu_ns).select(
         *(C.node, "label", C.name, C.calls, C.launches, C.gpu_ms, C.share_pct),
         *(C.modelled_pct, C.efficiency_pct),
+        short=short_labels(shown),
         level=level,
         **{C.kind: kind_word()},
         color=color,

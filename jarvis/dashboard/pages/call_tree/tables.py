@@ -13,7 +13,7 @@ from jarvis.impact import share_pct
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
 from jarvis.perf_report.call_tree.views import MIN_SHARE, View
 from jarvis.run import Run
-from jarvis.run.call_tree import CallTree, operations_below, with_shares
+from jarvis.run.call_tree import CallTree, operations_below, short_labels, with_shares
 from jarvis.schemas import TABLES, TEXT, Column, column
 from jarvis.schemas.columns import number
 from jarvis.schemas.names import C
@@ -177,7 +177,7 @@ def operations_card(run: Run, tree: CallTree, root: int) -> None:
             {**_COLUMNS, **_OPERATION_OWN},
             "Operations with their GPU time here",
             _OPERATION_COLUMNS,
-            _WIDTHS | {C.name: 168, _SHAPES: 140},
+            _WIDTHS | {C.name: 186, _SHAPES: 126},
             key=key,
             on_select=partial(_follow_row, key, choice.choose_operation, uids),
         )
@@ -215,6 +215,7 @@ def _table(tree: CallTree, root: int, name: str, rows: pl.DataFrame, shown: list
     """Draw a table; a selected row becomes the root."""
     key = f"call_tree_{name}_{root}"
     rows = with_shares(rows.head(_ROWS_SHOWN), tree.gpu_ns)
+    rows = rows.with_columns(label=short_labels(rows))
     if C.kind in rows.columns:
         rows = rows.with_columns(kind_word=kind_word())
     small_table(

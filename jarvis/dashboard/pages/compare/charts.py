@@ -11,6 +11,7 @@ from jarvis.analyses.operations import DETAILS
 from jarvis.charts import Columns, columns_of, peak_label
 from jarvis.charts import comparison as drawings
 from jarvis.comparison import SLOWER, Comparison
+from jarvis.dashboard.pages.compare.metric_cards import of_steps
 from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.controls import choice
 from jarvis.dashboard.widgets.elements import render_chart
@@ -74,10 +75,11 @@ def category_bars(comparison: Comparison) -> None:
 
 def _bars_title(comparison: Comparison) -> str:
     change = float(comparison.categories[C.difference_ms].sum())
+    steps = of_steps(comparison)
     if change == 0:
-        return "All categories together take the same time on both sides"
+        return f"All categories together take the same time on both sides{steps}"
     word = "more" if change > 0 else "less"
-    return f"All categories together take {milliseconds(abs(change))} {word} on the target"
+    return f"All categories together take {milliseconds(abs(change))} {word} on the target{steps}"
 
 
 def calls_scatter(comparison: Comparison, rows: pl.DataFrame) -> int | None:
@@ -118,7 +120,7 @@ def _calls_title(rows: pl.DataFrame) -> str:
     slower = rows.filter(pl.col(C.outcome).is_in(SLOWER))
     if not slower.is_empty():
         unexplained = milliseconds(float(slower[C.unexplained_ms].sum()))
-        of = counted(rows.height, "operation")
+        of = counted(int(rows[C.is_unexpected].count()), "comparable operation")
         verb = "is" if slower.height == 1 else "are"
         return f"{slower.height} of {of} {verb} slower than expected, by {unexplained}"
     if rows[C.is_unexpected].count():

@@ -52,7 +52,7 @@ def downloads(sides: Sides, comparison: Comparison) -> None:
             "Report (Markdown)",
             paths.report("fair").name,
             lambda: fair_markdown(subject).encode(),
-            "The clean report for stakeholders, with the tolerance above.",
+            "The report for stakeholders, with the tolerance above.",
         )
         _button(
             comparison,

@@ -227,7 +227,9 @@ def _unexplained(comparison: Comparison) -> None:
     metric_card(
         "Not explained",
         milliseconds(unexplained) if known else MISSING,
-        f"{count(slower)} of {counted(known, 'operation')}" if known else "nothing expected",
+        f"{count(slower)} of {counted(known, 'comparable operation')}"
+        if known
+        else "nothing expected",
         help_text="Time beyond the attainable time of operations that are slower than the two "
         "GPUs' bandwidths or compute peaks explain. Below: their number; "
         f"{count(rows.height - known)} more are too short or have no expected ratio.",
@@ -249,7 +251,14 @@ def _most_changed(comparison: Comparison) -> None:
     """Draw the categories with most change."""
     if (sentence := what_dominates(comparison)) is not None:
         with st.container(border=True, height="stretch"):
-            st.markdown(f"**Categories**\n\n{sentence}")
+            st.markdown(f"**Categories{of_steps(comparison)}**\n\n{sentence}")
+
+
+def of_steps(comparison: Comparison) -> str:
+    """Return how many steps the times of categories and operations are of, for a title; "" if they
+    are of one step, or the steps are not marked."""
+    steps = None if comparison.is_per_step else comparison.target.steps
+    return f", sum of {steps} steps" if steps is not None and steps > 1 else ""
 
 
 def what_dominates(comparison: Comparison) -> str | None:

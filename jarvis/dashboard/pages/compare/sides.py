@@ -302,7 +302,8 @@ def _offer(candidate: Candidate) -> None:
     """Draw a button that compares with a run."""
     run = RunRow(candidate.entry)
     trace = candidate.entry.manifest.trace
-    of_rank = "" if trace.rank is None else f", rank {trace.rank} of {count(trace.world_size)}"
+    is_one_of_several = trace.rank is not None and trace.world_size != 1
+    of_rank = f", rank {trace.rank} of {count(trace.world_size)}" if is_one_of_several else ""
     name = name_of(candidate.entry.manifest)
     model = "" if run.model == name else f" · {run.model}"
     st.button(

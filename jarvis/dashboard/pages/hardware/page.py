@@ -98,10 +98,10 @@ def presets(hardware: Hardware) -> None:
     names = len({s.name for s in shown})
     st.caption(
         f"{counted(names, 'GPU')} with {counted(len(shown), 'preset')}; scroll for all. Compute "
-        f"peaks are in TFLOP/s and dense: without structured sparsity. {MISSING} is an unknown "
-        "peak. Some default presets have measured peaks, others those of the vendor (see the "
-        "sources): efficiencies against different presets cannot be compared. A device of MI250 "
-        "and MI250X is one of two dies."
+        f"peaks are in TFLOP/s, without structured sparsity; {MISSING} is an unknown peak. Some "
+        "default presets have measured peaks, others those of the vendor (see the sources), so "
+        "compare efficiencies only against the same preset. Peaks of MI250 and MI250X are those "
+        "of one of the two dies."
     )
     columns = _preset_columns(unit)
     frame = pl.DataFrame(
@@ -134,7 +134,7 @@ def _preset_columns(unit: str) -> tuple[Column, ...]:
         Column("used", "Used by", TEXT, meaning="open analysis, or your own GPU"),
         Column(
             "doubts",
-            "In doubt",
+            "Uncertain",
             TEXT,
             meaning="values that may be wrong, of all values; see their sources",
         ),
@@ -213,7 +213,7 @@ def _title(spec: HardwareSpec, other: HardwareSpec | None) -> str:
     if other is None:
         doubtful = sum(spec.doubt_of(figure) is not None for figure in spec.figures)
         known = counted(len(spec.figures), "value")
-        doubt = f", {doubtful} of them in doubt" if doubtful else ""
+        doubt = f", {doubtful} of them uncertain" if doubtful else ""
         return f"{escape(spec.title)}: {known}{doubt}"
     ratio = other.mem_bw_gbps / spec.mem_bw_gbps
     parts = [f"{ratio:.3g} times the memory bandwidth"]
@@ -234,7 +234,7 @@ def _figure_columns(spec: HardwareSpec, other: HardwareSpec | None) -> tuple[Col
     own = (
         Column("figure", "Quantity", TEXT, meaning="with its unit"),
         Column(C.value, spec.title, NUMBER, "", ",g", "in the unit of the row"),
-        Column("doubt", "In doubt", TEXT, meaning="why the value may be wrong"),
+        Column("doubt", "Uncertain", TEXT, meaning="why the value may be wrong"),
         Column(C.source, "Source", TEXT, meaning="source of the value"),
     )
     if other is None:
@@ -244,7 +244,7 @@ def _figure_columns(spec: HardwareSpec, other: HardwareSpec | None) -> tuple[Col
         Column("ratio", "Ratio", NUMBER, "", ",.3g", f"{other.title} / {spec.title}"),
     )
     sources = (
-        Column("other_doubt", f"In doubt: {other.title}", TEXT, meaning=own[2].meaning),
+        Column("other_doubt", f"Uncertain: {other.title}", TEXT, meaning=own[2].meaning),
         Column("other_source", f"Source: {other.title}", TEXT, meaning=own[3].meaning),
     )
     return (*own[:2], *others, *own[2:], *sources)

@@ -34,7 +34,7 @@ _VIEWS = {
     FINDINGS: "findings",
 }
 _EXPLAINED = {
-    FAIR: "The clean report for stakeholders, as edited above.",
+    FAIR: "The report for stakeholders, as edited above.",
     HTML: "The same report with charts in one file, as edited above.",
     ROUGH: "The detailed report: steps, raw tables, call paths, comments, gaps, open questions.",
     ANALYSIS: "The report in a fixed layout for other tools. Unedited.",
@@ -186,7 +186,7 @@ def _for_managers(now: Opened, edits: Edits) -> None:
             "Report (Markdown)",
             RunPaths(now.root).standalone_report("fair").name,
             lambda: fair_markdown(now.run, now.root, edits).encode(),
-            "The clean report for stakeholders, with status and owner of each finding.",
+            "The report for stakeholders, with status and owner of each finding.",
         )
 
 

@@ -133,12 +133,12 @@ def _shown(items: list[Recommendation], left_out: list[Recommendation]) -> str:
     """Return the order of the findings, and which of the included ones the report lists."""
     included = [item.finding for item in items if item not in left_out]
     shown = listed_count(included)
-    order = "With the share of the time that each saves."
+    order = "Each with the share of the step time that it saves."
     if shown >= len(included):
         return order
     return (
-        f"{order} The report has the first {shown}, the detailed report and the workbook also the "
-        "others, of low priority or small saving."
+        f"{order} The report has the first {shown}; the detailed report and the workbook also have "
+        "the others, of low priority or small saving."
     )
 
 

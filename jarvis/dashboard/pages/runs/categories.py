@@ -10,6 +10,7 @@ from jarvis.dashboard.pages.runs.rows import RunRow
 from jarvis.dashboard.widgets.table import configured
 from jarvis.impact import share_pct
 from jarvis.schemas import NUMBER, Column
+from jarvis.server.storage.catalog import name_of
 from jarvis.text.format import MISSING, counted, listed
 from jarvis.text.markdown import escape
 
@@ -35,9 +36,9 @@ def categories_table(rows: Sequence[RunRow]) -> None:
     }
     columns |= {
         name: configured(
-            Column(name, row.when, NUMBER, "ms", meaning=escape(row.headline)), frame[name], _RUN_PX
+            Column(name, title, NUMBER, "ms", meaning=escape(row.headline)), frame[name], _RUN_PX
         )
-        for name, row in zip(names, ordered, strict=True)
+        for name, title, row in zip(names, column_titles(ordered), ordered, strict=True)
     }
     st.dataframe(
         frame,
@@ -51,6 +52,16 @@ def categories_table(rows: Sequence[RunRow]) -> None:
         "Kernel times of categories per step; those at the same time count in each, so their sum "
         "can exceed the step time."
     )
+
+
+def column_titles(rows: Sequence[RunRow]) -> list[str]:
+    """Return short distinct titles of runs: traces, else dates with commits, else with ids."""
+    traces = [name_of(row.entry.manifest) for row in rows]
+    dates = [row.when for row in rows]
+    for titles in (traces, dates):
+        if len(set(titles)) == len(rows):
+            return titles
+    return [f"{date} · {row.id}" for date, row in zip(dates, rows, strict=True)]
 
 
 def category_frame(ordered: Sequence[RunRow]) -> tuple[pl.DataFrame, list[str]]:
@@ -97,7 +108,7 @@ def differences(rows: Sequence[RunRow]) -> str:
         if len(values) > 1
     ]
     return (
-        f"These runs have different {', '.join(parts)}: their times differ for that, too."
+        f"These runs have different {', '.join(parts)}, which also changes their times."
         if parts
         else ""
     )

@@ -23,7 +23,7 @@ from jarvis.text.format import count, counted, milliseconds, percent
 from jarvis.text.short_names import LAUNCHED, short_kernel_name, short_operation_name
 
 _MAX_STEP_TABLES = 5
-"""Maximum number of chains whose steps are listed."""
+"""Maximum number of chains whose operations are listed."""
 
 _ENDS_SHOWN = 2
 """Operators named at each end of a long chain."""

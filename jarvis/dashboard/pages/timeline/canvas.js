@@ -13,7 +13,7 @@ const MAX_LANES = 1000
 const MAX_WIDTH_PX = 2 ** 16
 const FONT_PX = 12
 const TICK_PX = 110
-const MIN_LABEL_PX = 26
+const MIN_LABEL_PX = 40
 const CLICK_PX = 4
 const ZOOM_PER_PX = 0.0018
 const KEY_ZOOM = 1.6
@@ -613,9 +613,15 @@ class Timeline {
     }
   }
 
+  // Leaves out the middle of a name, as long names often differ at the end; of a collective and its
+  // kernel, the kernel.
   cut(text, px) {
     const room = Math.floor(px / this.charPx)
-    return text.length <= room ? text : `${text.slice(0, Math.max(room - 1, 0))}…`
+    if (text.length <= room) return text
+    const [first] = text.split(" · ")
+    if (first.length <= room) return first
+    const end = Math.max(Math.floor(room / 2), 1)
+    return `${first.slice(0, Math.max(room - 1 - end, 0))}…${first.slice(-end)}`
   }
 
   drawBins({ part, from, to }) {

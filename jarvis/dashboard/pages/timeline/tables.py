@@ -32,13 +32,13 @@ _GAP_COLUMNS = charts.columns_of(
     ),
 )
 _GAP_WIDTHS = {
-    "start_ms": 78,
-    "gap_ms": 64,
-    C.cause: 140,
-    C.launcher_name: 112,
-    C.next_name: 130,
-    C.host_call: 158,
-    C.host_call_us: 92,
+    "start_ms": 74,
+    "gap_ms": 62,
+    C.cause: 136,
+    C.launcher_name: 98,
+    C.next_name: 206,
+    C.host_call: 112,
+    C.host_call_us: 90,
 }
 _EVENT_COLUMNS = charts.columns_of(
     TABLES["gpu_work"],
@@ -52,13 +52,13 @@ _EVENT_COLUMNS = charts.columns_of(
     ),
 )
 _EVENT_WIDTHS = {
-    "start_ms": 78,
-    C.dur_us: 88,
-    C.name: 150,
-    "what": 102,
-    "operation": 136,
-    C.input_dims: 116,
-    "track": 106,
+    "start_ms": 70,
+    C.dur_us: 84,
+    C.name: 196,
+    "what": 96,
+    "operation": 134,
+    C.input_dims: 104,
+    "track": 94,
 }
 """Columns in order, with widths in pixels that fit in a window of 1280 pixels."""
 _SHORT = {

@@ -73,7 +73,7 @@ class RemoteFile(Protocol):
         """
 
 
-__all__ = ["AddressError", "FetchError", "fetch_trace"]
+__all__ = ["AddressError", "FetchError", "download_trace", "fetch_trace"]
 
 WAITS_S = (1.0, 2.0, 4.0, 8.0)
 """Delays before retries after a lost connection, which resume at the received offset. Progress
@@ -98,12 +98,27 @@ def fetch_trace(text: str, folder: Path, on_bytes: OnBytes, name: str | None = N
         IntakeError: its name is not that of a trace.
         OSError: it cannot be written.
     """
+    partial, found = _download(text, folder, on_bytes)
+    return adopt_upload(partial, upload_name(name) if name else found, file_sha256(partial))
+
+
+def download_trace(text: str, folder: Path, on_bytes: OnBytes) -> Path:
+    """Download the trace at a URL into an existing folder, and return its path.
+
+    Raises:
+        AddressError, FetchError, IntakeError, OSError: as ``fetch_trace``.
+    """
+    partial, name = _download(text, folder, on_bytes)
+    return partial.rename(folder / name)
+
+
+def _download(text: str, folder: Path, on_bytes: OnBytes) -> tuple[Path, str]:
+    """Return the downloaded file, and the name to store it under."""
     address = address_of(text)
     if address.is_folder:
         raise FetchError(f"{address.shown} is a folder. Give the URL of a trace.")
     partial = folder / "partial"
-    found = _fetch(_remote(address), address.shown, partial, on_bytes)
-    return adopt_upload(partial, upload_name(name) if name else found, file_sha256(partial))
+    return partial, _fetch(_remote(address), address.shown, partial, on_bytes)
 
 
 def _remote(address: Address) -> RemoteFile:
