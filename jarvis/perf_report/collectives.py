@@ -7,9 +7,8 @@ import polars as pl
 from jarvis.core.dtypes import DTYPES, find_dtype
 from jarvis.perf_report.communication_calls import with_launches
 from jarvis.perf_report.communication_names import (
-    LOCAL,
     NCCL,
-    STAGING,
+    NO_KERNELS,
     UNKNOWN,
     by_name,
     communication_kind,
@@ -28,7 +27,7 @@ from jarvis.trace.tables import RECORDED_COLLECTIVE
 
 MIB = 1 << 20
 _ELEMENT_BYTES = {dtype.scalar_type: dtype.bytes for dtype in DTYPES if dtype.scalar_type}
-_RECORDED_NAMES = {"all_reduce": "allreduce", UNKNOWN: None, LOCAL: None, STAGING: None}
+_RECORDED_NAMES = {"all_reduce": "allreduce", UNKNOWN: None, **dict.fromkeys(NO_KERNELS)}
 """Kinds that PyTorch records under another name, or that are no collective."""
 
 FROM_ARGUMENTS, FROM_HOST, FROM_NAME = "args", "host", "name"
