@@ -15,9 +15,8 @@ from jarvis.core.dtypes import DTYPES, element_bytes, find_dtype
 from jarvis.core.expressions import first_of
 from jarvis.perf_report.communication_names import (
     HOST_CALLS,
-    LOCAL,
     NCCL,
-    STAGING,
+    NO_KERNELS,
     UNKNOWN,
     by_name,
     communication_kind,
@@ -36,7 +35,7 @@ from jarvis.trace.tables import RECORDED_COLLECTIVE, THREAD_KEY
 
 MIB = 1 << 20
 _ELEMENT_BYTES = {dtype.scalar_type: dtype.bytes for dtype in DTYPES if dtype.scalar_type}
-_RECORDED_NAMES = {"all_reduce": "allreduce", UNKNOWN: None, LOCAL: None, STAGING: None}
+_RECORDED_NAMES = {"all_reduce": "allreduce", UNKNOWN: None, **dict.fromkeys(NO_KERNELS)}
 """Kinds that PyTorch records under another name, or that are no collective."""
 
 FROM_ARGUMENTS, FROM_HOST, FROM_NAME = "args", "host", "name"

@@ -16,8 +16,12 @@ import polars as pl
 
 from jarvis.text.format import MAX_NAME_LENGTH
 
-LOCAL, STAGING, UNKNOWN = "local", "staging", "unknown"
-"""Kinds of the table that are not a collective: local work, copies for a collective, not stated."""
+LOCAL, STAGING, P2P_COPY, UNKNOWN = "local", "staging", "p2p_copy", "unknown"
+"""Kinds of the table that are not a collective: local work, copies for a collective, copies between
+GPUs, not stated."""
+
+NO_KERNELS = (LOCAL, STAGING, P2P_COPY)
+"""Those of which no kernel communicates."""
 
 FSDP_COPY = "CatArrayBatchedCopy"
 """Kernel by which FSDP1 packs parameters and gradients for its collectives; elsewhere it only
@@ -134,4 +138,4 @@ def stages(kernel: pl.Expr, is_in_fsdp: pl.Expr) -> pl.Expr:
 
 def communicates(kind: pl.Expr) -> pl.Expr:
     """Return whether kernels of this kind communicate; null without a kind."""
-    return ~kind.is_in([LOCAL, STAGING])
+    return ~kind.is_in(NO_KERNELS)

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from jarvis.perf_models.triton import fused_ops
-from jarvis.perf_report.communication_names import LOCAL, STAGING, kind_of
+from jarvis.perf_report.communication_names import NO_KERNELS, kind_of
 from jarvis.text.format import MAX_NAME_LENGTH
 
 COMMUNICATION, OTHER = "comm", "other"
@@ -76,7 +76,7 @@ def blocks() -> tuple[str, ...]:
 @lru_cache(maxsize=1 << 14)
 def block_of(kernel: str) -> str:
     """Return the block of a kernel; OTHER if its name does not tell."""
-    if kind_of(kernel) not in (None, LOCAL, STAGING):
+    if kind_of(kernel) not in (None, *NO_KERNELS):
         return COMMUNICATION
     name = kernel[:MAX_NAME_LENGTH]
     if _COMPILED.match(name):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from jarvis.ranks.holding import is_holding
 from jarvis.ranks.identity import MAX_RANK
+from jarvis.ranks.instances import rows_by_instance
 from jarvis.ranks.members import Batch
 from jarvis.schemas.names import C
 
@@ -58,22 +59,26 @@ class Arrivals:
             kernel: One of the kernels that may be compared at it, each time, in ascending order.
             is_replica: Whether the instance is compared with replicas.
         """
-        order = np.lexsort((kernels[C.start_ns].to_numpy()[kernel], instance))
-        instance, kernel = instance[order], kernel[order]
+        start, rank = kernels[C.start_ns].to_numpy(), kernels[C.rank].to_numpy()
+        late, has_middle = np.full(latest.size, NONE, np.int32), np.zeros(latest.size, np.bool_)
         counts = np.bincount(instance, minlength=latest.size)
-        place = np.arange(kernel.size) - (np.cumsum(counts) - counts)[instance]
-        count = counts[instance]
-        is_late = kernels[C.rank].to_numpy()[kernel] == latest[instance]
-        late = np.full(latest.size, NONE, np.int32)
-        late[instance[is_late][::-1]] = kernel[is_late][::-1]
-        in_middle = (place >= count // 4) & (place < count - count // 4)
-        is_early = (place < count // 2) | (count == 2)
-        is_middle = np.where(is_replica[instance], is_early, in_middle) & ~is_late
-        has_middle = np.bincount(instance, is_middle, latest.size) > 0
+        parts = []
+        for part in rows_by_instance(instance):
+            rows = part[np.lexsort((start[kernel[part]], instance[part]))]
+            at, own = instance[rows], kernel[rows]
+            count = counts[at]
+            place = np.arange(at.size) - at.searchsorted(at)
+            is_late = rank[own] == latest[at]
+            late[at[is_late][::-1]] = own[is_late][::-1]
+            in_middle = (place >= count // 4) & (place < count - count // 4)
+            is_early = (place < count // 2) | (count == 2)
+            is_middle = np.where(is_replica[at], is_early, in_middle) & ~is_late
+            has_middle[at[is_middle]] = True
+            is_used = (is_late | is_middle) & has_middle[at]
+            parts.append((at[is_used], own[is_used], is_late[is_used]))
         late[~has_middle] = NONE
-        is_used = (is_late | is_middle) & has_middle[instance]
-        instance, kernel, is_late = instance[is_used], kernel[is_used], is_late[is_used]
-        order = np.argsort(kernel, kind="stable")
+        instance, kernel, is_late = (np.concatenate(each) for each in zip(*parts, strict=True))
+        order = np.argsort(kernel, kind="stable").astype(np.int32)
         return cls(instance[order], kernel[order], is_late[order], late)
 
     def rows(self, first: int, after: int) -> slice:
@@ -81,12 +86,65 @@ class Arrivals:
         return slice(*self.kernel.searchsorted([first, after]))
 
 
+def counterparts(kernels: pl.DataFrame, instances: pl.DataFrame) -> tuple[Int32s, Int32s]:
+    """Return instances with one of their replicas each time, by its last kernel, of a send by that
+    of the rank at the same end of it, in ascending order of the kernels.
+
+    Args:
+        kernels: Kernels of instances with ``instance_id``, by rank.
+        instances: Instances of ``counted``.
+    """
+    instance, rank = (kernels[name].to_numpy() for name in (C.instance_id, C.rank))
+    latest, is_sent = instances["latest"].to_numpy(), instances["is_sent"].to_numpy()
+    ends = instances.select("latest", C.src_rank, C.dst_rank).fill_null(NONE)
+    at_end = {}
+    for name in ends.columns:
+        at = np.full(latest.size, NONE, np.int32)
+        is_there = np.flatnonzero(rank == ends[name].to_numpy()[instance])
+        at[instance[is_there]] = is_there
+        at_end[name] = at
+    is_chosen = instances.select(_is_arrival()).to_series().to_numpy()
+    own, other = _pairs(np.flatnonzero(is_chosen), instances["peers"].to_numpy())
+    kernel = at_end["latest"][other]
+    is_source = latest == ends[C.src_rank].to_numpy()
+    sent = np.flatnonzero(is_sent[own])
+    kernel[sent] = np.where(
+        is_source[own[sent]],
+        at_end[C.src_rank][other[sent]],
+        at_end[C.dst_rank][other[sent]],
+    )
+    del other
+    order = np.argsort(kernel, kind="stable")[np.count_nonzero(kernel == NONE) :]
+    return own[order], kernel[order]
+
+
+def _is_arrival() -> pl.Expr:
+    # A send or receive that is posted long before, and waits beside compute, is no arrival.
+    is_posted = pl.col(C.src_rank).is_not_null() & ~pl.col("is_sent")
+    is_hidden = is_posted & (pl.col(C.exposed_wait_us) < HIDDEN_SHARE * pl.col(C.wait_us))
+    return ~pl.col(C.is_edge) & pl.col(C.wait_us).is_not_null() & ~is_hidden
+
+
+def replicas(instances: pl.DataFrame, kernels: pl.DataFrame, of: tuple[Int32s, Int32s]) -> Arrivals:
+    """Return what the replicas of the late ranks are compared with.
+
+    Args:
+        instances: Instances of ``counted``.
+        kernels: Kernels of instances with ``instance_id``, by rank.
+        of: Result of ``counterparts``.
+    """
+    latest = instances["latest"].to_numpy()
+    return Arrivals.of(kernels, latest, *of, np.ones(latest.size, np.bool_))
+
+
 def compared(
-    kernels: pl.DataFrame, instances: pl.DataFrame, stages: Mapping[int, int]
-) -> tuple[Arrivals, Arrivals]:
-    """Return what the late ranks are compared with, and what their replicas are: of each instance
-    the last kernels of those with the same place in the program, of a send those of the ranks at
-    the same end of it.
+    kernels: pl.DataFrame,
+    instances: pl.DataFrame,
+    of: tuple[Int32s, Int32s],
+    stages: Mapping[int, int],
+) -> Arrivals:
+    """Return what the late ranks are compared with: of each instance the kernels of those with the
+    same place in the program, of a send those of the ranks at the same end of it.
 
     Ranks of other pipeline stages do other work: they are not compared. At a send from one stage to
     another, the ranks of the same stage are, that do the same.
@@ -94,44 +152,22 @@ def compared(
     Args:
         kernels: Kernels of instances with ``instance_id``, by rank.
         instances: Instances of ``counted``.
+        of: Those of ``counterparts`` that are sends.
         stages: The pipeline stage of each rank.
     """
     instance, rank = (kernels[name].to_numpy() for name in (C.instance_id, C.rank))
     latest, is_sent = instances["latest"].to_numpy(), instances["is_sent"].to_numpy()
-    # A send or receive that is posted long before, and waits beside compute, is no arrival.
-    is_posted = pl.col(C.src_rank).is_not_null() & ~pl.col("is_sent")
-    is_hidden = is_posted & (pl.col(C.exposed_wait_us) < HIDDEN_SHARE * pl.col(C.wait_us))
-    is_arrival = ~pl.col(C.is_edge) & pl.col(C.wait_us).is_not_null() & ~is_hidden
-    is_chosen = instances.select(is_arrival).to_series().to_numpy()
-    stage = np.array([stages.get(at, NONE) for at in range(rank.max(initial=0) + 1)])
-    is_inside = (is_chosen & ~is_sent)[instance] & (stage[rank] == stage[latest[instance]])
+    is_chosen = instances.select(_is_arrival()).to_series().to_numpy()
+    stage = np.array([stages.get(at, NONE) for at in range(rank.max(initial=0) + 1)], np.int32)
+    is_inside = (is_chosen & ~is_sent)[instance] & (stage[rank] == stage[latest][instance])
     inside = np.flatnonzero(is_inside).astype(np.int32)
-    ends = instances.select("latest", C.src_rank, C.dst_rank).fill_null(NONE)
-    at_end = {}
-    for name in ends.columns:
-        at = np.full(latest.size, NONE, np.int32)
-        is_there = rank == ends[name].to_numpy()[instance]
-        at[instance[is_there]] = np.flatnonzero(is_there)
-        at_end[name] = at
-    own, other = _pairs(np.flatnonzero(is_chosen), instances["peers"].to_numpy())
-    is_source = latest == ends[C.src_rank].to_numpy()
-    kernel = np.where(
-        is_sent[own],
-        np.where(is_source[own], at_end[C.src_rank][other], at_end[C.dst_rank][other]),
-        at_end["latest"][other],
-    )
-    order = np.argsort(kernel, kind="stable")[np.count_nonzero(kernel == NONE) :]
-    own, kernel = own[order], kernel[order]
-    sent = is_sent[own]
-    return (
-        Arrivals.of(
-            kernels,
-            latest,
-            np.concatenate([instance[inside], own[sent]]),
-            np.concatenate([inside, kernel[sent]]),
-            is_sent,
-        ),
-        Arrivals.of(kernels, latest, own, kernel, np.ones_like(is_sent)),
+    own, kernel = of
+    return Arrivals.of(
+        kernels,
+        latest,
+        np.concatenate([instance[inside], own]),
+        np.concatenate([inside, kernel]),
+        is_sent,
     )
 
 

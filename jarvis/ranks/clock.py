@@ -5,20 +5,17 @@ of a clock is the median of what its ends differ from those of the others. Colle
 best decide; how well each kind agrees says whether its waiting can be known.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from jarvis.ranks.drift import drifts_ppm
-from jarvis.ranks.events import Events
-from jarvis.ranks.members import RANK
+from jarvis.ranks.ends import Ends, Floats, Int32s
+from jarvis.ranks.events import CALL, Events
 from jarvis.schemas.names import C
-
-Floats = NDArray[np.float64]
 
 SYNCHRONIZING = (
     "all_reduce",
@@ -36,8 +33,6 @@ CANDIDATES = (*SYNCHRONIZING, "send_recv", "unknown")
 """Kinds whose ends may agree: NCCL runs several of the above under other names."""
 
 MIN_INSTANCES = 3
-_MAX_SWEEPS = 50
-_STILL_NS = 50.0
 _AGREEING_NS, _AGREEING_TIMES = 10_000.0, 4.0
 _FINE_NS, _FINE_SHARE, _USABLE_SHARE = 10_000.0, 0.02, 0.25
 _BOUND_NS = 5_000
@@ -79,39 +74,62 @@ def common_clock(events: Events, origin_ns: Mapping[int, int]) -> tuple[Clock, p
         events: Matched kernels, with ``instance``.
         origin_ns: What the times of each rank count from.
     """
-    end = pl.col(C.end_ns).cast(pl.Float64).alias("end")
-    ends = (
-        events.kernels.select(C.instance_id, C.rank, end, C.is_cut)
-        .hstack(events.of_calls(C.comm_id, C.kind))
-        .filter(pl.col(C.kind).is_in(CANDIDATES), ~pl.col(C.is_cut))
-        .drop(C.is_cut)
+    named = events.calls.select(C.comm_id, C.kind).unique(maintain_order=True)
+    named = named.with_row_index(_GROUP).cast({_GROUP: pl.Int32})
+    of_calls = events.calls.join(
+        named, on=[C.comm_id, C.kind], how="left", nulls_equal=True, maintain_order="left"
+    ).select(
+        _GROUP,
+        pl.col(C.kind).is_in(CANDIDATES).fill_null(value=False).alias("is_candidate"),
+        (pl.col(C.rank) == pl.col(C.src_rank)).alias("is_sent"),
+        (pl.col(C.rank) == pl.col(C.dst_rank)).alias("is_received"),
     )
-    ends = ends.filter(pl.len().over(C.instance_id) > 1)
-    used = _agreeing_groups(ends)
-    chosen = ends.join(used, on=[C.comm_id, C.kind], how="semi")
-    drift = drifts_ppm(_residuals(chosen, _offsets(chosen)), chosen)
-    chosen = _without_drift(chosen, drift)
+    ends = _ends(events.kernels, of_calls)
+    used = _agreeing_groups(ends, named)
+    chosen = ends.of_groups(used)
+    drift = drifts_ppm(chosen)
+    if drift:
+        ends = _without_drift(ends, drift)
+        chosen = ends.of_groups(used)
     offsets = _offsets(chosen, origin_ns)
-    placed = _on_common_clock(events.kernels, offsets, drift, origin_ns)
-    residuals = _residuals(_without_drift(ends, drift), offsets)
-    of_calls = events.of_calls(C.comm_id, C.kind, C.src_rank, C.dst_rank)
-    arrivals = placed.select(C.instance_id, C.rank, C.start_ns, C.end_ns).hstack(of_calls)
-    groups, broken = _qualities(arrivals, residuals, used)
-    del arrivals, of_calls
-    of_used = residuals.join(used, on=[C.comm_id, C.kind], how="semi")
-    connected = next(iter(_components(chosen)), [])
+    residuals = _residuals(ends, offsets)
+    is_used = np.isin(ends.group, used)
     clock = Clock(
         offset_ns={
-            rank: round(offsets[rank]) + origin_ns[rank] - origin_ns[connected[0]]
-            for rank in connected
+            rank: round(offsets[rank]) + origin_ns[rank] - origin_ns[chosen.components[0][0]]
+            for rank in next(iter(chosen.components), ())
         },
-        error_ns=_errors(of_used),
+        error_ns=_errors(chosen, residuals[is_used]),
         drift_ppm=drift,
-        groups=groups,
-        broken=broken,
-        p95_ns=_p95_ns(of_used.drop("offset", "residual"), offsets),
+        groups=_spreads(ends.group, residuals, named).with_columns(
+            pl.col(_GROUP).is_in(used).alias(C.is_used)
+        ),
+        broken=pl.Series(dtype=pl.Int32),
+        p95_ns=_quantile(np.abs(residuals[is_used])),
     )
-    return clock, placed
+    del ends, chosen, residuals, is_used
+    placed = _on_common_clock(events.kernels, offsets, drift, origin_ns)
+    groups, broken = _qualities(placed, of_calls, clock.groups)
+    return replace(clock, groups=groups, broken=broken), placed
+
+
+_GROUP = "comm_kind"
+"""Column: number of a kind in its communicator."""
+
+
+def _ends(kernels: pl.DataFrame, of_calls: pl.DataFrame) -> Ends:
+    """Return the ends from which a clock may follow: of kinds in which ranks may leave together,
+    of instances with several of them."""
+    calls = kernels[CALL].to_numpy()
+    is_used = of_calls["is_candidate"].to_numpy()[calls] & ~kernels[C.is_cut].to_numpy()
+    instance = kernels[C.instance_id].to_numpy()
+    is_used &= (np.bincount(instance, is_used) > 1)[instance]
+    return Ends(
+        instance=instance[is_used],
+        rank=kernels[C.rank].to_numpy()[is_used],
+        group=of_calls[_GROUP].to_numpy()[calls[is_used]],
+        end_ns=kernels[C.end_ns].to_numpy()[is_used].astype(np.float64),
+    )
 
 
 def with_quality(calls: pl.DataFrame, clock: Clock) -> pl.DataFrame:
@@ -121,140 +139,64 @@ def with_quality(calls: pl.DataFrame, clock: Clock) -> pl.DataFrame:
     return calls.join(groups, on=[C.comm_id, C.kind], how="left", maintain_order="left")
 
 
-def _agreeing_groups(ends: pl.DataFrame) -> pl.DataFrame:
-    """Return ``comm_id, kind`` of the kinds whose ends agree best, and of those that connect ranks
-    which no better one connects."""
+def _agreeing_groups(ends: Ends, named: pl.DataFrame) -> list[int]:
+    """Return the kinds whose ends agree best, and those that connect ranks which no better one
+    connects."""
+    order = np.argsort(ends.group, kind="stable").astype(np.int32)
+    bounds = np.cumsum(np.bincount(ends.group, minlength=named.height))
     groups = []
-    for (comm_id, kind), group in ends.group_by(C.comm_id, C.kind, maintain_order=True):
-        residuals = _residuals(group, _offsets(group))["residual"].abs()
-        is_few = group[C.instance_id].n_unique() < MIN_INSTANCES
-        groups.append((is_few, residuals.median(), str(comm_id), str(kind), group))
+    for group, comm_id, kind in named.iter_rows():
+        rows = order[bounds[group - 1] if group else 0 : bounds[group]]
+        if rows.size:
+            own = ends[rows]
+            residual_ns = _quantile(np.abs(own.residuals(own.offsets())), 0.5)
+            is_few = own.instances[1].counts.size < MIN_INSTANCES
+            groups.append((is_few, residual_ns, comm_id, kind, group, rows))
     groups.sort(key=lambda entry: entry[:4])
-    used: list[tuple[str, str]] = []
-    chosen = ends.clear()
+    used: list[int] = []
     offsets: dict[int, float] = {}
     components: list[set[int]] = []
     limit_ns = 0.0
-    for is_few, _, comm_id, kind, group in groups:
-        p95_ns = _p95_ns(group, offsets or _offsets(group))
-        own = set(group[C.rank].unique())
-        joins = not any(own <= connected for connected in components)
+    for is_few, _, _, _, group, rows in groups:
+        own = ends[rows]
+        p95_ns = _quantile(np.abs(_residuals(own, offsets or _offsets(own))))
+        ranks = set(own.ranks[0].tolist())
+        joins = not any(ranks <= connected for connected in components)
         agrees = not is_few and p95_ns is not None and p95_ns <= limit_ns
         if joins or agrees:
             if not used:
                 limit_ns = max(_AGREEING_NS, _AGREEING_TIMES * (p95_ns or 0.0))
-            used.append((comm_id, kind))
-            chosen = pl.concat([chosen, group])
+            used.append(group)
         if joins:
-            offsets, components = _offsets(chosen), [set(each) for each in _components(chosen)]
-    ids = {C.comm_id: pl.Categorical, C.kind: pl.Categorical}
-    return pl.DataFrame(used, schema=ids, orient="row")
+            chosen = ends.of_groups(used)
+            offsets, components = _offsets(chosen), [set(each) for each in chosen.components]
+    return used
 
 
-def _p95_ns(ends: pl.DataFrame, offsets: Mapping[int, float]) -> float | None:
-    return _quantile(_residuals(ends, offsets)["residual"].abs(), 0.95)
-
-
-def _offsets(ends: pl.DataFrame, origin_ns: Mapping[int, int] | None = None) -> dict[int, float]:
+def _offsets(ends: Ends, origin_ns: Mapping[int, int] | None = None) -> dict[int, float]:
     """Return what the clock of each rank is ahead of that of the first rank, in ns.
 
     Ranks that no collective connects with it keep the recorded time of the first one of them.
     """
-    offsets: dict[int, float] = {}
-    for ranks in _components(ends):
-        own = ends.filter(pl.col(C.rank).is_in(ranks))
-        found = _swept(own, _started(own, ranks))
-        first = found[ranks[0]]
-        if origin_ns is not None and offsets:
-            first += origin_ns[ranks[0]] - origin_ns[min(offsets)]
-        offsets |= {rank: value - first for rank, value in found.items()}
-    return offsets
+    found = dict(zip(ends.ranks[0].tolist(), ends.offsets().tolist(), strict=True))
+    if origin_ns is not None:
+        for ranks in ends.components[1:]:
+            ahead_ns = origin_ns[ranks[0]] - origin_ns[ends.components[0][0]]
+            found |= {rank: found[rank] - ahead_ns for rank in ranks}
+    return found
 
 
-def _components(ends: pl.DataFrame) -> list[list[int]]:
-    """Return the sets of ranks that collectives connect, the one with the first rank first."""
-    parent = {rank: rank for rank in ends[C.rank].unique().sort()}
-
-    def root(rank: int) -> int:
-        while parent[rank] != rank:
-            parent[rank] = parent[parent[rank]]
-            rank = parent[rank]
-        return rank
-
-    first = pl.col(C.rank).min().over(C.instance_id).alias("first")
-    for rank, other in ends.select(C.rank, first).unique().sort(C.rank, "first").iter_rows():
-        low, high = sorted((root(rank), root(other)))
-        parent[high] = low
-    found: dict[int, list[int]] = {}
-    for rank in parent:
-        found.setdefault(root(rank), []).append(rank)
-    return [found[key] for key in sorted(found)]
+def _residuals(ends: Ends, offsets: Mapping[int, float]) -> Floats:
+    """Return the residuals of the ends of ranks with an offset."""
+    is_known = np.isin(ends.rank, list(offsets))
+    known = ends if is_known.all() else ends[is_known]
+    return known.residuals(np.array([offsets[rank] for rank in known.ranks[0].tolist()]))
 
 
-def _started(ends: pl.DataFrame, ranks: Sequence[int]) -> dict[int, float]:
-    """Return first estimates: medians of pairwise differences along a breadth-first walk."""
-    largest = ends.group_by(C.rank).len().sort("len", C.rank, descending=[True, False])[C.rank][0]
-    offsets, waiting = {int(largest): 0.0}, [int(largest)]
-    remaining = set(ranks) - {int(largest)}
-    while waiting and remaining:
-        at = waiting.pop(0)
-        own = ends.filter(pl.col(C.rank) == at).select(C.instance_id, own="end")
-        pairs = ends.filter(pl.col(C.rank).is_in(sorted(remaining))).join(own, on=C.instance_id)
-        found = (
-            pairs.group_by(C.rank)
-            .agg((pl.col("end") - pl.col("own")).median().alias("offset"), pl.len())
-            .sort("len", C.rank, descending=[True, False])
-        )
-        for rank, offset in found.select(C.rank, "offset").iter_rows():
-            offsets[rank] = offsets[at] + offset
-            waiting.append(rank)
-            remaining.discard(rank)
-    return offsets
-
-
-def _swept(ends: pl.DataFrame, offsets: dict[int, float]) -> dict[int, float]:
-    """Return estimates improved until none moves: each is the median of its differences from the
-    medians of all."""
-    instances, instance = np.unique(ends[C.instance_id].to_numpy(), return_inverse=True)
-    ranks, rank = np.unique(ends[C.rank].to_numpy(), return_inverse=True)
-    end = ends["end"].to_numpy()
-    offset = np.array([offsets[int(r)] for r in ranks])
-    for _ in range(_MAX_SWEEPS):
-        middle = _medians(end - offset[rank], instance, instances.size)
-        moved = _medians(end - middle[instance], rank, ranks.size)
-        step = np.abs(moved - offset).max(initial=0.0)
-        offset = moved
-        if step < _STILL_NS:
-            break
-    return {int(r): float(value) for r, value in zip(ranks, offset, strict=True)}
-
-
-def _medians(values: Floats, group: NDArray[np.int64], groups: int) -> Floats:
-    """Return the median of each group; every group has values."""
-    counts = np.bincount(group, minlength=groups)
-    begins = np.cumsum(counts) - counts
-    ordered = values[np.lexsort((values, group))]
-    medians: Floats = (ordered[begins + (counts - 1) // 2] + ordered[begins + counts // 2]) / 2
-    return medians
-
-
-def _residuals(ends: pl.DataFrame, offsets: Mapping[int, float]) -> pl.DataFrame:
-    """Return the ends of ranks with an offset, with ``residual``: what is left of their difference
-    from the median of the instance."""
-    known = pl.DataFrame(
-        {C.rank: list(offsets), "offset": list(offsets.values())},
-        schema={C.rank: RANK, "offset": pl.Float64},
-    )
-    placed = pl.col("end") - pl.col("offset")
-    return ends.join(known, on=C.rank, maintain_order="left").with_columns(
-        (placed - placed.median().over(C.instance_id)).alias("residual")
-    )
-
-
-def _without_drift(ends: pl.DataFrame, drift: Mapping[int, float]) -> pl.DataFrame:
-    if not drift:
-        return ends
-    return ends.with_columns(pl.col("end") - pl.col("end") * _ppm(drift) / 1e6)
+def _without_drift(ends: Ends, drift: Mapping[int, float]) -> Ends:
+    known, rank, _ = ends.ranks
+    ppm = np.array([drift.get(each, 0.0) for each in known.tolist()])[rank]
+    return replace(ends, end_ns=ends.end_ns - ends.end_ns * ppm / 1e6)
 
 
 def _ppm(drift: Mapping[int, float]) -> pl.Expr:
@@ -293,34 +235,36 @@ def _on_common_clock(
 
 
 def _qualities(
-    placed: pl.DataFrame, residuals: pl.DataFrame, used: pl.DataFrame
+    placed: pl.DataFrame, of_calls: pl.DataFrame, named: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Return the table ``clocks``, and the instances in which a rank leaves before another one
     arrives."""
-    sent_ns = pl.col(C.start_ns).filter(pl.col(C.rank) == pl.col(C.src_rank)).max()
-    received_ns = pl.col(C.end_ns).filter(pl.col(C.rank) == pl.col(C.dst_rank)).min()
+    called = of_calls.select(_GROUP, "is_sent", "is_received")[placed[CALL]]
+    sent_ns = pl.col(C.start_ns).filter(pl.col("is_sent")).max()
+    received_ns = pl.col(C.end_ns).filter(pl.col("is_received")).min()
     # A sender may leave before its receiver comes, but no receiver before the sender has begun.
     early_ns = pl.coalesce(sent_ns - received_ns, pl.col(C.start_ns).max() - pl.col(C.end_ns).min())
-    instances = placed.group_by(C.comm_id, C.kind, C.instance_id).agg(
-        (pl.col(C.start_ns).max() - pl.col(C.start_ns).min()).alias("skew"),
-        (early_ns > _BOUND_NS).alias("is_broken"),
+    instances = (
+        placed.select(C.instance_id, C.start_ns, C.end_ns)
+        .hstack(called)
+        .group_by(_GROUP, C.instance_id)
+        .agg(
+            (pl.col(C.start_ns).max() - pl.col(C.start_ns).min()).alias("skew"),
+            (early_ns > _BOUND_NS).alias("is_broken"),
+        )
+        .join(named.select(_GROUP, C.comm_id, C.kind), on=_GROUP)
     )
     is_synchronizing = pl.col(C.kind).is_in(CANDIDATES)
-    share = pl.col("is_broken").mean().over(C.comm_id, C.kind)
+    share = pl.col("is_broken").mean().over(_GROUP)
     broken = instances.filter(is_synchronizing & pl.col("is_broken") & (share <= _MAX_BROKEN))
-    spread = residuals.group_by(C.comm_id, C.kind).agg(
-        pl.col("residual").abs().median().alias("residual"),
-        pl.col("residual").abs().quantile(0.95, "linear").alias("p95"),
-    )
     groups = (
-        instances.group_by(C.comm_id, C.kind)
+        instances.group_by(_GROUP)
         .agg(
             pl.len().alias(C.instance_count),
             pl.col("skew").median().alias("skew"),
             pl.col("is_broken").mean().alias("broken"),
         )
-        .join(spread, on=[C.comm_id, C.kind], how="left")
-        .join(used.with_columns(pl.lit(1).alias(C.is_used)), on=[C.comm_id, C.kind], how="left")
+        .join(named, on=_GROUP)
         .sort(C.comm_id, C.kind)
     )
     quality = [
@@ -330,7 +274,6 @@ def _qualities(
         ).iter_rows()
     ]
     table = groups.with_columns(
-        pl.col(C.is_used).is_not_null(),
         (pl.col("residual") / 1e3).alias(C.residual_us),
         (pl.col("p95") / 1e3).alias(C.p95_us),
         (pl.col("skew") / 1e3).alias(C.skew_us),
@@ -373,14 +316,24 @@ def quality_of(
     )
 
 
-def _errors(residuals: pl.DataFrame) -> dict[int, float]:
+def _errors(ends: Ends, residuals: Floats) -> dict[int, float]:
     """Return the standard error of the offset of each rank, in ns."""
-    found = residuals.group_by(C.rank).agg(
-        (NORMAL * (pl.col("residual") - pl.col("residual").median()).abs().median()).alias("mad"),
-        pl.len(),
+    known, rank, medians = ends.ranks
+    spread = medians(NORMAL * np.abs(residuals - medians(residuals)[rank]))
+    return dict(zip(known.tolist(), (spread / np.sqrt(medians.counts)).tolist(), strict=True))
+
+
+def _spreads(group: Int32s, residuals: Floats, named: pl.DataFrame) -> pl.DataFrame:
+    """Return groups with the median (``residual``) and the 95th percentile (``p95``) of their
+    residuals; null without any."""
+    order = np.argsort(group, kind="stable")
+    sizes = np.bincount(group, minlength=named.height)
+    parts = np.split(np.abs(residuals[order]), np.cumsum(sizes)[:-1])
+    return named.with_columns(
+        pl.Series(name, [_quantile(part, at) for part in parts], pl.Float64)
+        for name, at in (("residual", 0.5), ("p95", 0.95))
     )
-    return {rank: mad / float(np.sqrt(count)) for rank, mad, count in found.iter_rows()}
 
 
-def _quantile(values: pl.Series, at: float) -> float | None:
-    return values.quantile(at, "linear")
+def _quantile(values: Floats, at: float = 0.95) -> float | None:
+    return pl.Series(values).quantile(at, "linear")

@@ -10,6 +10,9 @@ from jarvis.schemas.ranks import INSTANCES, LATENESS
 MIN_LATE_MS = 0.02
 """Shorter delays are noise of the arrivals."""
 
+MIN_CAUSE_SHARE = 0.1
+"""Extra time against that of the main cause from which on a second cause is shown."""
+
 BEFORE = "before the first collective"
 """Cause of a delay that arose before the recording shows the ranks together."""
 
@@ -40,12 +43,19 @@ COLUMNS = (
         TEXT,
         meaning="state of the GPU that took longer than usual, or where the delay is from",
     ),
+    text(
+        "also",
+        "Besides",
+        "the second cause, and how much longer or shorter all else is, where that is at least a "
+        "tenth of the main cause; all add up to what the rank is later by since the ranks were "
+        "last held together",
+    ),
     text("where", "Where", "host call or Python function of an idle cause"),
 )
 """Descriptions of the columns; of two with the same name, the later one."""
 
 SHOWN = (
-    *(C.rank, C.step, C.instance_id, "waited_ms", "new_ms", "cause", "extra_ms", "where"),
+    *(C.rank, C.step, C.instance_id, "waited_ms", "new_ms", "cause", "extra_ms", "also", "where"),
     C.root_rank,
 )
 """The main columns, in this order."""
@@ -79,19 +89,10 @@ def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame
         .unique(of_delay, keep="first", maintain_order=True)
         .filter(pl.col("new_ms") > MIN_LATE_MS)
     )
-    main = (
-        causes.filter(pl.col(C.extra_ns) > 0)
-        .join(rows.filter(is_comparable(), is_own()), on=(C.instance_id, C.rank), how="semi")
-        .sort(C.extra_ns, C.state, C.detail, descending=[True, False, False])
-        .unique((C.instance_id, C.rank), keep="first", maintain_order=True)
-        .select(
-            C.instance_id,
-            C.rank,
-            _CAUSE,
-            (pl.col(C.extra_ns) / 1e6).alias("extra_ms"),
-            pl.coalesce(C.host_frame, C.host_call, C.host_op).alias("where"),
-        )
+    own = causes.join(
+        rows.filter(is_comparable(), is_own()), on=(C.instance_id, C.rank), how="semi"
     )
+    main = _main_causes(own)
     inherited = (
         pl.when(pl.col(C.held_instance).is_null())
         .then(pl.lit(BEFORE))
@@ -101,12 +102,44 @@ def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame
         rows.join(main, on=(C.instance_id, C.rank), how="left")
         .with_columns(
             pl.when(is_own()).then("cause").otherwise(inherited).alias("cause"),
+            pl.when(is_own()).then("also").alias("also"),
             pl.when(is_own())
             .then("extra_ms")
             .otherwise(pl.col(C.inherited_ns) / 1e6)
             .alias("extra_ms"),
         )
         .sort("waited_ms", "new_ms", C.instance_id, descending=[True, True, False])
+    )
+
+
+def _main_causes(causes: pl.DataFrame) -> pl.DataFrame:
+    """Return ``instance_id, rank, cause, extra_ms, where`` of the state that took longest beyond
+    the usual, and ``also``, a text on the others."""
+    extra_ms = pl.col("extra_ms")
+    named = causes.select(
+        *(C.instance_id, C.rank, _CAUSE),
+        (pl.col(C.extra_ns) / 1e6).alias("extra_ms"),
+        pl.coalesce(C.host_frame, C.host_call, C.host_op).alias("where"),
+    ).sort("extra_ms", "cause", descending=[True, False])
+    ordered = named.group_by(C.instance_id, C.rank, maintain_order=True).agg(
+        pl.col("cause", "extra_ms", "where").first(),
+        pl.col("cause").get(1, null_on_oob=True).alias("second"),
+        extra_ms.get(1, null_on_oob=True).alias("second_ms"),
+        extra_ms.sum().alias("all_ms"),
+    )
+    is_shown = pl.col("second_ms") >= MIN_CAUSE_SHARE * extra_ms
+    second_ms = pl.when(is_shown).then("second_ms")
+    else_ms = pl.col("all_ms") - extra_ms - second_ms.fill_null(0.0)
+    more = pl.when(else_ms > 0).then(pl.lit("more")).otherwise(pl.lit("less"))
+    parts = (
+        pl.format("{} {} ms", pl.when(is_shown).then("second"), second_ms.round(2)),
+        pl.when(else_ms.abs() >= MIN_CAUSE_SHARE * extra_ms).then(
+            pl.format("{} ms {} in all else", else_ms.abs().round(2), more)
+        ),
+    )
+    also = pl.concat_str(parts, separator=", ", ignore_nulls=True).replace("", None)
+    return ordered.filter(extra_ms > 0).select(
+        *(C.instance_id, C.rank, "cause", "extra_ms", "where"), also.alias("also")
     )
 
 

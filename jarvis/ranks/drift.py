@@ -1,14 +1,8 @@
 """How much faster the clock of one rank runs than that of another."""
 
-from collections.abc import Mapping
-
 import numpy as np
-import polars as pl
-from numpy.typing import NDArray
 
-from jarvis.schemas.names import C
-
-Floats = NDArray[np.float64]
+from jarvis.ranks.ends import Ends, Floats
 
 MIN_WINDOW_NS, MIN_INSTANCES = 1e9, 30
 MAX_PPM = 200.0
@@ -18,25 +12,24 @@ LEAST_GAIN = 0.2
 _PAIRS = 2_000
 
 
-def drifts_ppm(residuals: pl.DataFrame, ends: pl.DataFrame) -> Mapping[int, float]:
+def drifts_ppm(ends: Ends) -> dict[int, float]:
     """Return how much faster each clock is than that of the first rank, in ppm; empty if no drift
     is found.
 
     The slope of the ends of a rank over time is a Theil-Sen estimate: the median of the slopes
     between pairs of ends.
-
-    Args:
-        residuals: ``rank, end, residual`` in ns: what the ends differ from those of all ranks.
-        ends: The ends that the offsets were estimated from.
     """
-    first, last = ends["end"].min(), ends["end"].max()
-    if not (isinstance(first, float) and isinstance(last, float)):
+    (known, _, of_ranks), (_, of_instances) = ends.ranks, ends.instances
+    if not known.size or np.ptp(ends.end_ns) < MIN_WINDOW_NS:
         return {}
-    if last - first < MIN_WINDOW_NS or ends[C.instance_id].n_unique() < MIN_INSTANCES:
+    if of_instances.counts.size < MIN_INSTANCES:
         return {}
+    residuals = ends.residuals(ends.offsets())
     slopes: dict[int, float] = {}
-    for (rank,), rows in residuals.sort(C.rank, "end").group_by(C.rank, maintain_order=True):
-        slopes[int(str(rank))] = _clear_slope(rows["end"].to_numpy(), rows["residual"].to_numpy())
+    for place, rank in enumerate(known.tolist()):
+        rows = of_ranks.rows(np.array([place]))
+        rows = rows[np.argsort(ends.end_ns[rows], kind="stable")]
+        slopes[rank] = _clear_slope(ends.end_ns[rows], residuals[rows])
     if not any(slopes.values()):
         return {}
     first = slopes[min(slopes)]

@@ -56,7 +56,12 @@ def communication_events(batches: Sequence[Batch]) -> Events:
         parts.append(kernels.drop(_CALL).with_columns(numbers[CALL]))
         calls.append(called)
         count += called.height
-    return Events(pl.concat(parts), pl.concat(calls))
+    # One column at a time: all of them twice would not fit into memory.
+    columns = (
+        pl.concat([part.drop_in_place(name) for part in parts], rechunk=True)
+        for name in parts[0].columns
+    )
+    return Events(pl.DataFrame(list(columns)), pl.concat(calls))
 
 
 def _kernels(batch: Batch) -> pl.DataFrame:

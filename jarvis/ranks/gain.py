@@ -19,8 +19,9 @@ from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.states import State
 from jarvis.ranks.clock import Clock, Quality
 from jarvis.ranks.holding import HELD_SHARE
+from jarvis.ranks.instances import by_instance
 from jarvis.ranks.lateness import is_comparable
-from jarvis.ranks.members import Member
+from jarvis.ranks.members import Batch, Member, in_batches
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import changed_weights
 from jarvis.simulation.graph import CycleError, Graph
@@ -323,7 +324,7 @@ def gains(members: Sequence[Member], evidence: Evidence, joint: JointSteps | Non
         evidence: The tables of the join.
         joint: The ranks replayed together; None if that is not possible.
     """
-    bounds = _bounds(evidence)
+    bounds = _bounds(evidence, in_batches(members))
     rows = []
     for member in members:
         if joint is not None and member in joint.members:
@@ -356,7 +357,7 @@ _GAINS = pl.Schema(
 )
 
 
-def _bounds(evidence: Evidence) -> dict[int, StepGain]:
+def _bounds(evidence: Evidence, batches: Sequence[Batch]) -> dict[int, StepGain]:
     """Return what the median step gains by rank if it never arrives last, by exposed waiting.
 
     At most what the rank makes one other rank wait for, at least what it makes all of them wait
@@ -365,30 +366,34 @@ def _bounds(evidence: Evidence) -> dict[int, StepGain]:
     inner = evidence.instances.filter(~pl.col(C.is_edge), pl.col(C.step).is_not_null())
     steps = inner[C.step].n_unique()
     late = pl.col(C.last_rank).alias("late")
-    blamed = (
-        evidence.kernels.lazy()
-        .drop(C.step)
-        .join(inner.lazy().select(C.instance_id, C.step, late, C.margin_us), on=C.instance_id)
-        .drop_nulls("late")
-        .filter(pl.col(C.rank) != pl.col("late"))
-    )
+    blamed = inner.select(C.instance_id, C.step, late, C.margin_us).drop_nulls("late")
     before_ns = pl.col(C.wait_ns) - (pl.col(C.margin_us) * 1e3)
     beyond = (pl.col(C.exposed_wait_ns) - before_ns.clip(lower_bound=0)).clip(lower_bound=0)
     is_held = pl.col("held").mean() >= HELD_SHARE
-    low = (
-        blamed.group_by("late", C.step, C.instance_id)
+
+    def waits(kernels: pl.DataFrame) -> pl.DataFrame:
+        joined = kernels.drop(C.step).join(blamed, on=C.instance_id)
+        return joined.filter(pl.col(C.rank) != pl.col("late"))
+
+    # In parts: what each rank waits for each other one in all steps would not fit into memory.
+    lowest = pl.concat(
+        waits(part)
+        .group_by("late", C.step, C.instance_id)
         .agg(pl.when(is_held).then(beyond.min()).otherwise(0.0).alias("low"))
-        .group_by("late", C.step)
-        .agg(pl.col("low").sum())
+        for part in by_instance(evidence.kernels)
     )
-    high = (
-        blamed.group_by("late", C.step, C.rank)
+    highest = pl.concat(
+        waits(batch.rows(evidence.kernels))
+        .group_by("late", C.step, C.rank)
         .agg(pl.col(C.exposed_wait_ns).sum().alias("high"))
         .group_by("late", C.step)
         .agg(pl.col("high").max())
+        for batch in batches
     )
+    low = lowest.sort(C.instance_id).group_by("late", C.step).agg(pl.col("low").sum())
+    high = highest.group_by("late", C.step).agg(pl.col("high").max())
     found = {}
-    both = low.collect().join(high.collect(), on=["late", C.step]).sort("late", C.step)
+    both = low.join(high, on=["late", C.step]).sort("late", C.step)
     for (rank,), rows in both.group_by("late", maintain_order=True):
         lows, highs = (
             np.append(rows[name].to_numpy() / 1e6, np.zeros(steps - rows.height))

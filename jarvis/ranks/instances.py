@@ -15,6 +15,7 @@ from jarvis.ranks.pairs import ALL_TO_ALL_V
 from jarvis.schemas.names import C
 
 Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
 
 _HALF_RINGS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 MAX_FLOOR_BYTES = 64 << 10
@@ -101,13 +102,19 @@ def by_instance(kernels: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
     All of them in another order would not fit into memory beside them.
     """
-    instance = kernels[C.instance_id].to_numpy()
-    order = np.argsort(instance, kind="stable").astype(np.uint32)
+    for rows in rows_by_instance(kernels[C.instance_id].to_numpy()):
+        yield kernels[rows]
+
+
+def rows_by_instance(instance: Int32s) -> Iterator[Int32s]:
+    """Yield the places of kernels by their instance, then in order, in parts with whole
+    instances."""
+    order = np.argsort(instance, kind="stable").astype(np.int32)
     ends = np.cumsum(np.bincount(instance))
     begin = 0
     while True:
         end = int(ends[ends.searchsorted(begin + _AT_ONCE) :].min(initial=order.size))
-        yield kernels[order[begin:end]]
+        yield order[begin:end]
         if end == order.size:
             break
         begin = end

@@ -98,11 +98,13 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     """
     batches = in_batches(members)
     members = [member for batch in batches for member in batch.members]
+    speed = speed_ratios(batches)
     events = communication_events(batches)
     calls, communicators = with_communicators(events.calls, world_size)
     events = Events(events.kernels, calls)
     communicators = with_links(communicators, members, gpus_per_node)
     communicators = with_roles(communicators, events, members, node_size(members, gpus_per_node))
+    work = work_per_step(batches, stages_of(communicators))
     sums, of_communicators, sent = _sums(events), _of_communicators(events), sent_events(events)
     kernels = events.kernels.drop(C.launch_start_ns).hstack(match(events))
     del events
@@ -130,7 +132,6 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     del measured
     late, causes = lateness(numbered, found, communicators, batches)
     waits = bubbles(numbered, found, communicators, batches)
-    speed = speed_ratios(batches)
     evidence = Evidence(
         kernels=numbered,
         instances=found,
@@ -162,7 +163,6 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         "lateness_causes": causes,
         "pairs": between,
     }
-    work = work_per_step(batches, stages_of(communicators))
     speed, work = (rows.with_columns(pl.col(C.rank).cast(pl.Int64)) for rows in (speed, work))
     return Joined(RankTables(tables, calls), clock, speed, work, joint)
 

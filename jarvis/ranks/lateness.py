@@ -20,7 +20,9 @@ from jarvis.ranks.arrivals import (
     Int64s,
     compared,
     counted,
+    counterparts,
     held_at,
+    replicas,
     since_ns,
 )
 from jarvis.ranks.causes import Times
@@ -62,11 +64,16 @@ def lateness(
     stages = stages_of(communicators)
     named = counted(instances, communicators, stages)
     held, same = held_at(kernels, batches), named["same"].to_numpy().astype(np.int64)
-    arrivals, replicas = compared(kernels, named, stages)
+    of = counterparts(kernels, named)
+    others = replicas(named, kernels, of)
+    of_replicas = _late_ranks(kernels, others, since_ns(kernels, batches, others, same, held), held)
+    del others
+    is_sent = named["is_sent"].to_numpy()[of[0]]
+    arrivals = compared(kernels, named, (of[0][is_sent], of[1][is_sent]), stages)
+    del of
     since = since_ns(kernels, batches, arrivals, same, held)
     late = _late_ranks(kernels, arrivals, since, held)
-    of_replicas = since_ns(kernels, batches, replicas, same, held)
-    roots = _roots(late, _late_ranks(kernels, replicas, of_replicas, held))
+    roots = _roots(late, of_replicas)
     late = late.join(named.filter("is_clear"), on=C.instance_id, how="semi", maintain_order="left")
     causes = _causes(kernels, batches, arrivals, since, late)
     named_causes = causes.drop_nulls(C.detail).group_by(C.instance_id)

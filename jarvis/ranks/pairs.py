@@ -17,7 +17,7 @@ def sent_events(events: Events) -> pl.DataFrame:
         events.kernels.select(CALL, C.uid)
         .join(calls, on=CALL)
         .select(
-            *(C.rank, C.uid, C.kind, C.comm_id, C.in_bytes, C.in_split_size),
+            *(C.rank, C.uid, CALL, C.kind, C.comm_id, C.in_bytes, C.in_split_size),
             *(C.src_rank, C.dst_rank),
         )
     )
@@ -32,7 +32,8 @@ def pairs(events: pl.DataFrame, communicators: pl.DataFrame, kernels: pl.DataFra
         kernels: Kernels of instances (``instances.waiting``).
     """
     key = [C.rank, C.uid]
-    own = kernels.select(*key, TRANSFER_NS).join(events, on=key, how="semi")
+    is_sent = pl.col(CALL).is_in(events[CALL].unique().implode())
+    own = kernels.filter(is_sent).select(*key, TRANSFER_NS).join(events, on=key, how="semi")
     timed = events.join(own, on=key, how="left").sort(key)
     parts = [_sends(timed)]
     spread = timed.filter(pl.col(C.kind) == ALL_TO_ALL_V).join(

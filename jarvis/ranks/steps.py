@@ -34,7 +34,29 @@ def rank_steps(
         bubbles: Waiting for other stages (``bubbles``).
         batches: The ranks.
     """
-    steps = pl.concat(_steps(batch) for batch in batches).sort(C.rank, "own_ns")
+    inner = instances.filter(~pl.col(C.is_edge)).select(C.instance_id)
+    return pl.concat(
+        _of_batch(batch.rows(kernels), inner, lateness, bubbles, batch) for batch in batches
+    )
+
+
+def _of_batch(
+    kernels: pl.DataFrame,
+    inner: pl.DataFrame,
+    lateness: pl.DataFrame,
+    bubbles: pl.DataFrame,
+    batch: Batch,
+) -> pl.DataFrame:
+    """Return the rows of the ranks of a batch.
+
+    Args:
+        kernels: Their kernels.
+        inner: ``instance_id`` of the instances that are no edges.
+        lateness: Table ``lateness``.
+        bubbles: Waiting for other stages.
+        batch: The ranks.
+    """
+    steps = _steps(batch).sort(C.rank, "own_ns")
     shift = pl.col(C.start_ns) - pl.col("own_start_ns")
     run = pl.struct(C.rank, shift.alias("shift"))
     is_end = (run != run.shift()) | (run != run.shift(-1))
@@ -49,7 +71,6 @@ def rank_steps(
     nearest = steps.sort("own_ns").join_asof(
         shifts, on="own_ns", by=C.rank, strategy="nearest", check_sortedness=False
     )
-    inner = instances.filter(~pl.col(C.is_edge))
     waits = (
         kernels.lazy()
         .select(*_KEY, C.instance_id, C.wait_ns, C.exposed_wait_ns, C.exposed_transfer_ns)

@@ -116,6 +116,9 @@ KINDS = {
         put_signal_kernel
         wait_signal_kernel
     """,
+    "p2p_copy": """
+        Memcpy PtoP (Device -> Device)
+    """,
     "unknown": """
         ncclDevKernel_Generic
         ncclDevKernel_Generic_4

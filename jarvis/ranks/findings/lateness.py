@@ -1,6 +1,7 @@
 """Ranks that the others wait for: the same one in most steps, or different ones."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import polars as pl
 
@@ -9,6 +10,7 @@ from jarvis.impact import share_pct
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.states import State
 from jarvis.ranks.clock import NORMAL
+from jarvis.ranks.delays import MIN_CAUSE_SHARE
 from jarvis.ranks.findings.facts import RankFacts
 from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.lateness import is_comparable, is_own
@@ -23,8 +25,8 @@ MIN_JITTER_PCT = 2.0
 
 MADS = 3
 CAUSES_SHOWN = 2
-MIN_CAUSE_SHARE = 0.1
-"""Extra time against that of the main cause from which on a second cause is shown."""
+MAIN_SHARE = 0.5
+"""Part of what is shorter from which on it is named."""
 
 
 def latest_roots(facts: RankFacts) -> pl.DataFrame:
@@ -92,7 +94,7 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
         return
     row = facts.tables["ranks"].row(by_predicate=pl.col(C.rank) == rank, named=True)
     roots = latest_roots(facts).filter(pl.col(C.root_rank) == rank)
-    causes, known, less_ms = _causes(facts, roots)
+    causes = _causes(facts, roots)
     others = _waiting_ranks(facts, rank)
     yield facts.finding(
         "late_rank",
@@ -104,9 +106,9 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
             "others": others,
             "caused_wait_ms": row[C.caused_wait_ms],
             "caused_exposed_wait_ms": row[C.caused_exposed_wait_ms],
-            "causes": _message("late.longer", causes, known, less_ms),
+            "causes": _message("late.longer", causes),
         },
-        actions=_actions(causes, known),
+        actions=_actions(causes),
         evidence={
             "rank": rank,
             "late_step_count": late_steps,
@@ -142,7 +144,7 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
     gain = facts.joint.all_as_median()
     if late_ranks < 2 or not facts.is_worth(gain):
         return
-    causes, known, less_ms = _causes(facts, roots)
+    causes = _causes(facts, roots)
     yield facts.finding(
         "jitter",
         gain,
@@ -151,7 +153,7 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
             "late_ranks": late_ranks,
             "excess_pct": excess_pct,
             "excess_ms": excess_pct * facts.step_ms / 100,
-            "causes": _message("jitter.longer", causes, known, less_ms),
+            "causes": _message("jitter.longer", causes),
         },
         actions=MESSAGES.texts("jitter.action"),
         evidence={"excess_pct": excess_pct, "step_count": steps},
@@ -175,61 +177,72 @@ def _exceeds_noise(facts: RankFacts, rank: int) -> bool:
     return rank in large[C.rank]
 
 
-def _causes(
-    facts: RankFacts, roots: pl.DataFrame
-) -> tuple[list[tuple[str, str | None, float]], int, float]:
-    """Return state, detail and extra ms per step of what late ranks took longer in, most first, the
-    number of these steps (those in which late ranks can be compared), and by how much all else was
-    shorter.
+class _Causes(NamedTuple):
+    """What late ranks took longer in, most first: state, detail and extra ms per step.
 
-    A further cause is left out if the causes would add up to more than the delay.
+    ``steps`` are those in which late ranks can be compared. In all else they took ``less_ms`` less,
+    most of it in ``less_in``, if a single state has most. The causes minus that are the delay.
     """
+
+    longer: Sequence[tuple[str, str | None, float]]
+    steps: int
+    less_ms: float
+    less_in: tuple[str, str | None] | None
+
+
+def _causes(facts: RankFacts, roots: pl.DataFrame) -> _Causes:
+    """Return the causes of delays."""
     known = facts.tables["lateness"].filter(
         pl.col(C.instance_id).is_in(roots[C.root_instance].implode()), is_comparable(), is_own()
     )
-    own = facts.tables["lateness_causes"].join(known, on=C.instance_id, how="semi")
-    rows = (
-        own.group_by(C.state, C.detail)
-        .agg(pl.col(C.extra_ns).sum())
+    extra = pl.col(C.extra_ns)
+    own = (
+        facts.tables["lateness_causes"]
+        .join(known, on=C.instance_id, how="semi")
+        .group_by(C.state, C.detail)
+        .agg(extra.sum())
         .sort(C.extra_ns, C.state, C.detail, descending=[True, False, False])
-        .with_row_index("place")
-        .filter(
-            pl.col(C.extra_ns) > 0,
-            pl.col(C.extra_ns) >= MIN_CAUSE_SHARE * pl.col(C.extra_ns).max(),
-            (pl.col(C.extra_ns).cum_sum() <= pl.col(C.extra_ns).sum()) | (pl.col("place") == 0),
-        )
-        .head(CAUSES_SHOWN)
     )
+    rows = own.filter(extra > 0, extra >= MIN_CAUSE_SHARE * extra.max()).head(CAUSES_SHOWN)
     per_step = 1e6 * max(known.height, 1)
     less_ms = max(0, int(rows[C.extra_ns].sum()) - int(own[C.extra_ns].sum())) / per_step
-    causes = rows.select(C.state, C.detail, pl.col(C.extra_ns) / per_step)
-    return list(causes.iter_rows()), known.height, less_ms
+    shorter = own.filter(extra < 0)
+    most = shorter.filter(extra <= MAIN_SHARE * extra.sum()).select(C.state, C.detail)
+    return _Causes(
+        list(rows.select(C.state, C.detail, extra / per_step).iter_rows()),
+        known.height,
+        less_ms,
+        most.row(-1) if most.height else None,
+    )
 
 
-def _message(
-    key: str, causes: Sequence[tuple[str, str | None, float]], known: int, less_ms: float
-) -> Message | None:
-    if not causes:
+def _message(key: str, causes: _Causes) -> Message | None:
+    if not causes.longer:
         return None
     parts = tuple(
         MESSAGES("late.cause", state=_name(state, detail), extra_ms=extra_ms)
-        for state, detail, extra_ms in causes
+        for state, detail, extra_ms in causes.longer
     )
-    if less_ms >= MIN_CAUSE_SHARE * causes[0][2]:
-        parts += (MESSAGES("late.less", less_ms=less_ms),)
-    return MESSAGES(key, parts=parts, known=known)
+    less_ms = causes.less_ms
+    if less_ms >= MIN_CAUSE_SHARE * causes.longer[0][2]:
+        parts += (
+            MESSAGES("late.less", less_ms=less_ms)
+            if causes.less_in is None
+            else MESSAGES("late.less_in", less_ms=less_ms, state=_name(*causes.less_in)),
+        )
+    return MESSAGES(key, parts=parts, known=causes.steps)
 
 
 def _name(state: str, detail: str | None) -> str:
-    if detail is None:
+    if detail is None or state == State.COMMUNICATION:
         return state
     name = detail.replace("_", " ")
     return f"{name} kernels" if state == State.COMPUTE else f"{state} ({name})"
 
 
-def _actions(causes: Sequence[tuple[str, str | None, float]], known: int) -> list[Message]:
-    keys = dict.fromkeys(_action(state, detail) for state, detail, _ in causes)
-    first = () if known > 1 else ("one_step",) if causes else ("no_step",)
+def _actions(causes: _Causes) -> list[Message]:
+    keys = dict.fromkeys(_action(state, detail) for state, detail, _ in causes.longer)
+    first = () if causes.steps > 1 else ("one_step",) if causes.longer else ("no_step",)
     return [MESSAGES(f"late.action.{key}") for key in (*first, *keys)]
 
 

@@ -27,6 +27,7 @@ MESSAGES = MessageTable(
         "than the others, per step: {parts:joined , }.",
         "late.cause": "{state} {extra_ms}",
         "late.less": "but {less_ms} less in all else",
+        "late.less_in": "but {less_ms} less in all else, most in {state}",
         "late.action.one_step": "Record more steps first: what this rank takes longer in is known "
         "of one step only, and can be chance.",
         "late.action.no_step": "Record more steps: what this rank takes longer in is not known of "

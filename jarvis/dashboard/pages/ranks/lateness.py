@@ -20,7 +20,7 @@ MAX_BARS = 16
 
 MAX_CAUSES = 8
 OTHER = "other causes"
-_WIDTHS = {C.rank: 50, C.step: 50, C.instance_id: 80, "cause": 180, "where": 220}
+_WIDTHS = {C.rank: 50, C.step: 50, C.instance_id: 80, "cause": 150, "also": 190, "where": 150}
 
 
 def late_ranks(chosen: Chosen) -> None:
