@@ -38,7 +38,7 @@ def _reader_who_pauses(server: Serving) -> socket.socket:
     return connection
 
 
-def test_an_open_request_gets_its_time_and_no_more(tmp_path: Path) -> None:
+def test_an_open_request_gets_its_time_and_no_more(tmp_path: Path, usual_processes: None) -> None:
     with (
         serving(tmp_path, {"JARVIS_STOP_SECONDS": "1"}) as server,
         _reader_who_pauses(server),
