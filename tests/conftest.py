@@ -2,6 +2,7 @@
 
 import gc
 import os
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,7 @@ from jarvis.pipeline import assembly
 from jarvis.run import Run, write_run
 from jarvis.validation import Verdict, validate
 from tests.layout import checks as layout
+from tests.services import forking
 
 pytest_plugins = (
     "tests.good_runs",
@@ -82,6 +84,19 @@ def every_run_is_valid() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assembly, "write_run", write_valid_run)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _processes_are_forked() -> Iterator[None]:
+    """Fork the processes of Jarvis from one that has imported everything."""
+    with forking.forked_processes():
+        yield
+
+
+@pytest.fixture
+def usual_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the processes of a test as users do."""
+    monkeypatch.setattr(subprocess, "Popen", forking.USUAL)
 
 
 @pytest.fixture(scope="session")

@@ -441,7 +441,9 @@ def test_a_closed_pipe_is_no_error(small: Path) -> None:
     ("arguments", "code", "output"),
     [(["hardware"], 0, "MI300X"), (["report", "nowhere.json"], 1, "No such file"), (["x"], 2, "x")],
 )
-def test_a_subprocess_prints_its_whole_output(arguments: list[str], code: int, output: str) -> None:
+def test_a_subprocess_prints_its_whole_output(
+    arguments: list[str], code: int, output: str, usual_processes: None
+) -> None:
     command = [sys.executable, "-m", "jarvis.cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == code

@@ -105,7 +105,7 @@ def test_a_fifo_is_written_to(name: str, source: Path, tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: got.append(fifo.read_bytes()), daemon=True)
     reader.start()
     assert cli.main(filled(command, source, fifo)) == 0
-    reader.join(10)
+    reader.join(120)
     assert is_right(got[0])
     assert stat.S_ISFIFO(fifo.stat().st_mode)
     assert list(tmp_path.iterdir()) == [fifo]

@@ -57,13 +57,15 @@ class _Budget:
 _BUDGET: ContextVar[_Budget | None] = ContextVar("output_budget", default=None)
 
 
-class _OutputFile(io.RawIOBase):
+class OutputFile(io.RawIOBase):
     """A new file whose bytes count against the limit of the current analysis."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("wb")
         self._budget = _BUDGET.get()  # read here: Polars writes from its own threads
+        self.error: OSError | None = None
+        """Why a write failed; Polars does not say it for all parts of a file."""
 
     def writable(self) -> bool:
         return True
@@ -72,7 +74,11 @@ class _OutputFile(io.RawIOBase):
         """Write bytes; raise OutputLimitError beyond the limit."""
         if self._budget is not None:
             self._budget.spend(memoryview(data).nbytes)
-        return self._file.write(data)
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
 
     def flush(self) -> None:
         """Flush the underlying file."""
@@ -92,7 +98,7 @@ def open_output(path: Path) -> IO[bytes]:
 
     Written bytes count against the limit of ``limited_output``.
     """
-    return cast(IO[bytes], _OutputFile(path))
+    return cast(IO[bytes], OutputFile(path))
 
 
 @contextmanager

@@ -4,11 +4,12 @@ import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, cast
 
 import polars as pl
 
 from jarvis.core.errors import OutputFolderError, RunError, RunVersionError
-from jarvis.core.output import open_output, write_output
+from jarvis.core.output import OutputFile, write_output
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import RUN_ENTRIES, RunPaths
 from jarvis.run.results import results_json
@@ -21,14 +22,16 @@ def write_parquet(frame: pl.DataFrame | pl.LazyFrame, path: Path) -> None:
     Raises:
         OSError: Writing failed (Polars itself raises a ComputeError).
     """
+    output = OutputFile(path)
     try:
-        with open_output(path) as file:
+        with cast(IO[bytes], output) as file:
             if isinstance(frame, pl.DataFrame):
                 frame.write_parquet(file)
             else:
                 frame.sink_parquet(file, maintain_order=True)
     except pl.exceptions.ComputeError as error:
-        raise OSError(errno.EIO, f"The file could not be written ({error})", str(path)) from error
+        unknown = OSError(errno.EIO, f"The file could not be written ({error})", str(path))
+        raise output.error or unknown from error
 
 
 def check_output_folder(root: Path, trace_sha256: str) -> None:

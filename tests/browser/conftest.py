@@ -27,7 +27,8 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--js-flags=--max-lazy",  # a test runs a small part of the scripts of a page
+    # A test runs a small part of the scripts of a page, and ends before garbage is a problem.
+    "--js-flags=--max-lazy --single-threaded --min-semi-space-size=64 --max-semi-space-size=64",
 )
 START_SECONDS = 120
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
@@ -74,7 +75,7 @@ class Server:
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=START_SECONDS)
             self._process = None
 
     def kill(self) -> None:

@@ -1,12 +1,17 @@
 """Full disk: jobs and pages report it, and work again when space is freed."""
 
 import contextlib
+import errno
+import io
 import os
 import secrets
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -111,6 +116,37 @@ def test_jobs_fail_with_a_sentence_pages_stay_and_all_goes_on_with_room(
 def test_a_table_that_finds_no_room_is_an_error_of_the_disk() -> None:
     with pytest.raises(OSError, match="No space left on device"):
         write_parquet(pl.DataFrame({"m": range(100_000)}), Path("/dev/full"))
+
+
+class _FullOnce(io.BytesIO):
+    """A file whose ``number``-th write finds no room; the next ones do."""
+
+    def __init__(self, number: float = inf) -> None:
+        super().__init__()
+        self.number = number
+        self.writes = 0
+
+    def write(self, data: Any) -> int:
+        self.writes += 1
+        if self.writes == self.number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(data)
+
+
+def test_whichever_write_of_a_table_finds_no_room_the_disk_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Polars has another sentence for a header, even if there is room again afterwards."""
+    whole = pl.DataFrame({f"column {n}": [sha256(bytes(n)).hexdigest()] * 2 for n in range(400)})
+    for table in (whole, whole.lazy()):
+        file = _FullOnce()
+        monkeypatch.setattr(Path, "open", lambda *_, file=file: file)
+        write_parquet(table, tmp_path / "table.parquet")
+        for number in range(1, file.writes + 1):
+            file = _FullOnce(number)
+            monkeypatch.setattr(Path, "open", lambda *_, file=file: file)
+            with pytest.raises(OSError, match="No space left on device"):
+                write_parquet(table, tmp_path / "table.parquet")
 
 
 def test_an_upload_keeps_what_has_arrived_and_goes_on_with_room(

@@ -194,7 +194,7 @@ def test_two_machines_that_make_the_same_at_once_lose_nothing(
 
     def all_at_once(self: ArtifactRoot, source: Path, key: str) -> None:
         put(self, source, key)
-        made.wait(10)
+        made.wait(120)
 
     with monkeypatch.context() as patch:
         patch.setattr(ArtifactRoot, "put", all_at_once)

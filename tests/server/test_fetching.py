@@ -572,5 +572,5 @@ def test_a_cancelled_job_leaves_nothing(server: FileServer, engine: Engine) -> N
         wait_for(lambda: queue.find(engine, job.id).step == FETCH_STEP and server.asked)
         assert list(uploads_dir().glob(".*"))
         queue.cancel(engine, job.id)
-        assert ended(engine, job.id, 3).state is JobState.CANCELLED
-        wait_for(lambda: not list(uploads_dir().glob(".*")), 3)
+        assert ended(engine, job.id).state is JobState.CANCELLED
+        wait_for(lambda: not list(uploads_dir().glob(".*")))

@@ -62,7 +62,7 @@ def worker_ids(engine: Engine) -> set[str]:
 
 
 def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
-    engine: Engine, trace_file: Path, tmp_path: Path
+    engine: Engine, trace_file: Path, tmp_path: Path, usual_processes: None
 ) -> None:
     """One worker for all, since each job costs a second of imports."""
     with worker():

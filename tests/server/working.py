@@ -55,7 +55,7 @@ def worker(module: str = REAL, **environment: str) -> Iterator["subprocess.Popen
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(SECONDS)
         finally:
             process.kill()
 

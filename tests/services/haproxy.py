@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests import optional
 from tests.conftest import skip_or_fail
-from tests.services.ports import free_port, wait_until_open
+from tests.services.ports import SECONDS, free_port, wait_until_open
 
 CONFIGURATION = Path(__file__).parents[2] / "docs" / "deploy" / "haproxy.cfg"
 
@@ -33,4 +33,4 @@ def haproxy(first: int, second: int) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(SECONDS)

@@ -101,7 +101,7 @@ class Postgres:
 
     def _administer(self) -> "psycopg.Connection[tuple[object, ...]]":
         plain = self.url("postgres").replace("+psycopg", "")
-        return psycopg.connect(plain, autocommit=True, connect_timeout=2)
+        return psycopg.connect(plain, autocommit=True, connect_timeout=_SECONDS)
 
     def _as_somebody(self, program: str, *arguments: object) -> list[str]:
         """A command that dies with us, by a user who is not root: PostgreSQL refuses that one."""
