@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jarvis.cli.shared import Commands, add_flag, add_settings_file, print_step
 from jarvis.cli.terminal import print_line
+from jarvis.core.memory_tuning import set_server_arenas
 from jarvis.core.workspace import HOME_VARIABLE, home, resource
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def _slots(text: str) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    set_server_arenas()
     from jarvis.server.access.login import check_login, check_reach
     from jarvis.server.http.web.hosts import ADDRESS_VARIABLE
     from jarvis.server.settings import PREFIX, settings

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from threading import Event, Thread
 from time import monotonic
 
+from jarvis.core.memory_tuning import without_server_arenas
 from jarvis.server.settings import settings
 
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 30.0
@@ -77,8 +78,12 @@ class _Watch:
         self._thread = Thread(target=self._watch, daemon=True)
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE)
+        self._process = self._started()
         self._thread.start()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        environment = without_server_arenas()
+        return subprocess.Popen(self._command, stdin=subprocess.PIPE, env=environment)
 
     def stop(self) -> None:
         """Close the worker's stdin, which makes it stop, and wait for it."""
@@ -107,4 +112,4 @@ class _Watch:
             if self._is_stopping.wait(pause_s):
                 return
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
-            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE)
+            self._process = self._started()
