@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from jarvis import cli
+from jarvis.core.memory_tuning import without_server_arenas
 from jarvis.core.workspace import resource
 from jarvis.hardware import load_hardware
 from jarvis.reports.perfetto.trace_file import FROM_RUN, FROM_TRACE
@@ -386,6 +387,9 @@ def test_serve_runs_the_app_in_its_folder(
     monkeypatch.setenv("JARVIS_HOME", "elsewhere")
     monkeypatch.setenv("JARVIS_TRACE_ROOTS", "restored afterwards")
     monkeypatch.delenv("JARVIS_TRACE_ROOTS")
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "16")
+    monkeypatch.setenv("_RJEM_MALLOC_CONF", "restored afterwards")
+    monkeypatch.delenv("_RJEM_MALLOC_CONF")
     monkeypatch.chdir(tmp_path)
     run("serve", "--port", "8600", "--home", "kept", "--with-sample")
     ((program, command),) = started
@@ -394,6 +398,11 @@ def test_serve_runs_the_app_in_its_folder(
     assert command[command.index("--port") + 1] == "8600"
     assert Path.cwd() == resource("app.py").parent.resolve()
     assert os.environ["JARVIS_HOME"] == str(tmp_path / "kept")
+    assert os.environ["_RJEM_MALLOC_CONF"] == "narenas:2"
+    assert os.environ["MALLOC_ARENA_MAX"] == "16", "what a user sets stays"
+    assert {"_RJEM_MALLOC_CONF", "MALLOC_ARENA_MAX"} & without_server_arenas().keys() == {
+        "MALLOC_ARENA_MAX"
+    }
     assert os.environ["JARVIS_TRACE_ROOTS"].split(os.pathsep)[0] == str(tmp_path)
     (kept,) = (tmp_path / "kept" / "analyses").iterdir()
     assert f"?analysis={kept.name}" in capsys.readouterr().out

@@ -286,7 +286,9 @@ def _table(report: ReportTables, name: str) -> pl.DataFrame | None:
 def _sums(data: CategoryData, absent: str | None) -> dict[str, object]:
     rows, totals = data.operations, data.totals
     efficiency = pl.col(C.pct_roofline)
-    rated = rows.filter(impact.has_efficiency() & (efficiency <= impact.ANOMALY_PCT))
+    rated = rows.select(C.kernel_time_us, C.pct_roofline, C.bound).filter(
+        impact.has_efficiency() & (efficiency <= impact.ANOMALY_PCT)
+    )
     time_us = float(rows[C.kernel_time_us].sum())
     return {
         "gpu_time_ms": time_us / 1000,

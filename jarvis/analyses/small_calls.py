@@ -69,10 +69,17 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
     calls = pl.col(C.operation_count).filter(can_be_short & ~is_reported).sum().over(C.name)
     compute_pct = pl.col(C.percent_of_compute).filter(~is_reported).sum().over(C.name)
     is_candidate = ~is_reported & (calls >= MANY_CALLS) & (compute_pct >= MIN_COMPUTE_PCT)
-    rows = data.operations.filter(is_candidate).sort(
-        C.kernel_time_us, C.uid, descending=[True, False]
+    places = (  # only the rows of candidates are copied with all of their columns
+        data.operations.select(
+            C.name, C.kernel_time_us, C.uid, is_candidate=is_candidate, place=pl.int_range(pl.len())
+        )
+        .filter("is_candidate")
+        .sort(C.kernel_time_us, C.uid, descending=[True, False])
+        .group_by(C.name, maintain_order=True)
+        .agg("place")
     )
-    for part in rows.partition_by(C.name, maintain_order=True):
+    for place in places["place"]:
+        part = data.operations[place]
         group = OperationGroup(_short_part(part))
         if group.calls < MANY_CALLS or group.compute_pct < MIN_COMPUTE_PCT:
             continue

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from io import BytesIO
 from typing import Any
 
@@ -22,6 +22,18 @@ Specification = Mapping[str, Any]
 MAX_CACHED_SPECS = 256
 """Cache size for one kind of chart (pages, filters and themes in use)."""
 
+MAX_SHARED_STREAMS = 32
+"""Data of charts that others are compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedDrawing:
+    """A ``Drawing`` as caches keep it: with its data as the Arrow streams that browsers get."""
+
+    spec: Specification
+    arrow: Mapping[str, bytes]
+    note: str
+
 
 @dataclass(frozen=True)
 class Drawing:
@@ -35,6 +47,11 @@ class Drawing:
     def arrow(self) -> Mapping[str, bytes]:
         """The data frames as Arrow streams, which is what browsers get."""
         return {name: _arrow_stream(frame) for name, frame in self.datasets.items()}
+
+    def encoded(self) -> EncodedDrawing:
+        """Return the drawing without its data frames; equal data of several are in memory once."""
+        arrow = {name: _shared(data) for name, data in self.arrow.items()}
+        return EncodedDrawing(self.spec, arrow, self.note)
 
     @property
     def is_empty(self) -> bool:
@@ -50,6 +67,12 @@ def _arrow_stream(frame: pl.DataFrame) -> bytes:
     stream = BytesIO()
     frame.write_ipc_stream(stream, compat_level=pl.CompatLevel.oldest())
     return stream.getvalue()
+
+
+@lru_cache(maxsize=MAX_SHARED_STREAMS)
+def _shared(stream: bytes) -> bytes:
+    """Return the first of equal streams: the marks of many charts are the same at all targets."""
+    return stream
 
 
 def text_colors(palette: Palette) -> dict[str, Any]:

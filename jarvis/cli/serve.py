@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from jarvis.cli.options import Commands, add_flag, add_settings_file, non_negative, positive
 from jarvis.cli.output import ExitCode, add_json, note, print_line, print_result, print_step, warn
 from jarvis.core.errors import JarvisError
+from jarvis.core.memory_tuning import set_server_arenas
 from jarvis.core.workspace import HOME_VARIABLE, home, resource
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def add_serve(commands: Commands) -> None:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    set_server_arenas()
     from jarvis.server.access.login import check_login, check_reach
     from jarvis.server.http.web.hosts import ADDRESS_VARIABLE
     from jarvis.server.settings import PREFIX, settings

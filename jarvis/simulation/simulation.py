@@ -30,19 +30,15 @@ from jarvis.simulation.stored import HELD, SimulationInfo, stored_graph
 
 
 @dataclass(frozen=True)
-class Replay:
-    """A replay: times in ns of the window, of each step and of the GPU work that runs in the
-    recorded steps, and its path.
+class StepTimes:
+    """The times of the steps in a replay.
 
     ``bounds_ns`` is where each step begins and the last one ends. ``tail_ns`` is how long the last
     one was recorded to go on after its mark, until the end of its GPU work.
     """
 
-    window_ns: int
     bounds_ns: tuple[int, ...]
     tail_ns: int
-    gpu_time_ns: int
-    path: Path
 
     @property
     def steps_ns(self) -> tuple[int, ...]:
@@ -56,6 +52,16 @@ class Replay:
         steps = np.diff(self.bounds_ns)
         steps[-1:] -= self.tail_ns
         return float(np.mean(steps.clip(min=0)))
+
+
+@dataclass(frozen=True)
+class Replay(StepTimes):
+    """A replay: times in ns of the window, of each step and of the GPU work that runs in the
+    recorded steps, and its path, which has an entry for each event on it."""
+
+    window_ns: int
+    gpu_time_ns: int
+    path: Path
 
 
 MAX_REPLAYS, MAX_SAVED, MAX_WORK = 64, 4096, 64
@@ -190,13 +196,18 @@ class Simulation:
         together = Several(changes=tuple(changes))
         key = sha256(together.model_dump_json().encode()).digest()
         if (known := self._saved_ms.get(key)) is None:
-            times = self.node_times(together.changes)
-            steps_ns = int(np.diff(self.step_bounds(times)).sum())
+            steps_ns = sum(self.step_times(together.changes).steps_ns)
             known = (sum(self.recorded.steps_ns) - steps_ns) / 1e6
             if len(self._saved_ms) >= MAX_SAVED:
                 self._saved_ms.clear()
             self._saved_ms[key] = known
         return known
+
+    def step_times(self, changes: Iterable[Change]) -> StepTimes:
+        """Return the steps of a replay under changes, of which nothing else is kept; raise as
+        ``replay``."""
+        bounds = self.step_bounds(self.node_times(changes))
+        return StepTimes(tuple(bounds.tolist()), self._tail_ns)
 
     def saved_ns(self, changes: Iterable[Change]) -> int:
         """Return what the window gains; negative if it takes longer."""

@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
 from jarvis.analyses.severity import Ladder
-from jarvis.charts import PICKED, Drawing, text_colors
+from jarvis.charts import PICKED, Drawing, EncodedDrawing, text_colors
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import palette
@@ -31,7 +31,7 @@ def is_unavailable(run: Run, tables: Iterable[str]) -> bool:
 
 
 def render_chart(
-    drawing: Drawing,
+    drawing: Drawing | EncodedDrawing,
     alt: str,
     *,
     key: str | None = None,

@@ -19,6 +19,9 @@ _FILTERED = "The filters hide every row that this chart could show."
 PanelDrawing = tuple[charts.Drawing | None, str]
 """A chart and its title as Markdown, or why there is none."""
 
+EncodedPanel = tuple[charts.EncodedDrawing | None, str]
+"""The same as caches keep it."""
+
 
 def draw_panel(data: PanelData, selected: int | None = None) -> PanelDrawing:
     """Draw a panel, with an outline of the mark of the operation whose ``uid`` is ``selected``."""
@@ -40,7 +43,7 @@ def panel_chart(
     target_pct: float,
     key: str,
     whole: pl.DataFrame | None = None,
-    draw: Callable[[PanelData], PanelDrawing] = draw_panel,
+    draw: Callable[[PanelData], PanelDrawing | EncodedPanel] = draw_panel,
 ) -> None:
     """Render a panel's chart inside a card.
 
@@ -61,7 +64,9 @@ def _is_filtered(data: PanelData) -> bool:
     return drawing is not None and not drawing.is_empty
 
 
-def _chart(data: PanelData, drawing: charts.Drawing | None, text: str, key: str) -> None:
+def _chart(
+    data: PanelData, drawing: charts.Drawing | charts.EncodedDrawing | None, text: str, key: str
+) -> None:
     panel, kind = data.panel, KINDS[data.panel.kind]
     if drawing is None:
         st.markdown(f"**{panel.title}**")

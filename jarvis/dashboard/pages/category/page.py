@@ -35,7 +35,7 @@ from jarvis.dashboard.widgets.elements import lazy_expander
 from jarvis.dashboard.widgets.finding_cards import finding_cards, no_longer_findings
 from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panel_kinds import PanelData
-from jarvis.dashboard.widgets.panels import PanelDrawing, draw_panel, panel_chart
+from jarvis.dashboard.widgets.panels import EncodedPanel, draw_panel, panel_chart
 from jarvis.dashboard.widgets.projection import (
     operation_columns,
     with_projection,
@@ -69,9 +69,6 @@ less than {NEGLIGIBLE_PCT:g}% of the steps, and where step times are not simulat
 
 _MAX_CACHED_PANELS = 256
 """They have at most ``MAX_POINTS`` marks."""
-
-_MAX_CACHED_ROWS = 128
-"""Frames that share all but three columns with those of the stored run."""
 
 _TABLE_HELP = (
     "Select a row to see its arguments, kernels and call path. Click a column header to sort all "
@@ -186,7 +183,8 @@ def _notes(now: Opened, result: AnalysisResult, *, has_links: bool = False) -> N
 def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     controls = category_controls(analysis.key)
     target_pct = now.run.targets.of_category(analysis.key)
-    rows = _rows_at(now, analysis.key, now.below_pct)
+    rows = with_projection(rows_of(now, analysis.key), target_pct, now.below_pct)
+    rows = with_step_savings(now, analysis.key, rows, target_pct)
     shown = controls.chosen(rows)
     filter_id = controls.filter_id
     figures = figures_of(now, analysis.key, filter_id, now.below_pct, shown)
@@ -227,14 +225,6 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         elif is_picked:
             bring_into_view(key, VISIBLE_DETAILS_PX)
     method_note(analysis, rows, now.run.manifest.hardware)
-
-
-@st.cache_resource(max_entries=_MAX_CACHED_ROWS, show_spinner=False, hash_funcs=HASH_OPENED)
-def _rows_at(now: Opened, key: str, below_pct: float) -> pl.DataFrame:
-    """Return the operations of a category with what they save at the targets, and their state."""
-    target_pct = now.run.targets.of_category(key)
-    rows = with_projection(rows_of(now, key), target_pct, below_pct)
-    return with_step_savings(now, key, rows, target_pct)
 
 
 def _lower_aims(result: AnalysisResult, target_pct: float) -> None:
@@ -373,5 +363,6 @@ def _cached_panel(  # the first parameters are what the rows and colors of ``_da
     background: str,
     selected: int | None,
     _data: PanelData,
-) -> PanelDrawing:
-    return draw_panel(_data, selected)
+) -> EncodedPanel:
+    drawing, title = draw_panel(_data, selected)
+    return None if drawing is None else drawing.encoded(), title

@@ -42,13 +42,10 @@ _HELP = (
 def with_step_savings(now: Opened, key: str, rows: pl.DataFrame, target_pct: float) -> pl.DataFrame:
     """Return all rows of a category with ``saved_step_us`` at a target, the mean of the steps;
     without the column if step times are not simulated."""
-    stored = now.run.stored or now.run
-    if target_pct != stored.targets.of_category(key) or C.saved_step_us not in rows.columns:
-        saved = _savings_us(now, key, target_pct)
-        if saved is None:
-            return rows.drop(C.saved_step_us, strict=False)
-        rows = rows.with_columns(saved)
-    return rows.with_columns(pl.col(C.saved_step_us) / step_count(now.run.manifest.totals))
+    saved_us = _savings_us(now, key, target_pct)
+    if saved_us is None:
+        return rows.drop(C.saved_step_us, strict=False)
+    return rows.with_columns(saved_us)
 
 
 def step_line(
@@ -124,7 +121,7 @@ def _together(
         simulation = now.run.simulation
     except NotSimulatedError as error:
         return str(error)
-    recorded, replay = simulation.recorded, simulation.replay(changes)
+    recorded, replay = simulation.recorded, simulation.step_times(changes)
     saved_ms = (recorded.step_ns - replay.step_ns) / 1e6
     is_unchanged = abs(saved_ms) < NOTHING_PCT / 100 * recorded.step_ns / 1e6
     info = now.run.manifest.simulation
@@ -141,8 +138,14 @@ def _together(
 
 @st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_STORED)
 def _savings_us(now: Opened, key: str, target_pct: float) -> pl.Series | None:
-    """Return ``saved_step_us`` of all operations of a category; None if steps are not simulated."""
-    simulation = now.run.simulation_if_any
-    if simulation is None:
-        return None
-    return step_savings_us(rows_of(now, key), simulation, target_pct, LIVE_ROWS)
+    """Return ``saved_step_us`` of all operations of a category, the mean of the steps; None if
+    steps are not simulated."""
+    stored, rows = now.run.stored or now.run, rows_of(now, key)
+    if target_pct == stored.targets.of_category(key) and C.saved_step_us in rows.columns:
+        saved_us = rows[C.saved_step_us]
+    else:
+        simulation = now.run.simulation_if_any
+        if simulation is None:
+            return None
+        saved_us = step_savings_us(rows, simulation, target_pct, LIVE_ROWS)
+    return saved_us / step_count(now.run.manifest.totals)

@@ -12,7 +12,7 @@ from threading import Event, Thread, Timer, current_thread, main_thread
 from time import monotonic
 from types import FrameType
 
-from jarvis.core.memory_tuning import tune_for_server
+from jarvis.core.memory_tuning import tune_for_server, without_server_arenas
 from jarvis.server.logs import take_over_loggers
 from jarvis.server.settings import settings
 
@@ -82,8 +82,12 @@ class _Watch:
         self._thread = Thread(target=self._watch, daemon=True)
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE)
+        self._process = self._started()
         self._thread.start()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        environment = without_server_arenas()
+        return subprocess.Popen(self._command, stdin=subprocess.PIPE, env=environment)
 
     def stop(self) -> None:
         """Close the worker's stdin, which makes it stop, and wait for it."""
@@ -112,7 +116,7 @@ class _Watch:
             if self._is_stopping.wait(pause_s):
                 return
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
-            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE)
+            self._process = self._started()
 
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
