@@ -12,7 +12,7 @@ from typing import NamedTuple
 import polars as pl
 
 from jarvis.capture.alignment import COPY, FILL, Captured, token
-from jarvis.perf_report.call_tree.frames import has_any, in_any
+from jarvis.core.arrays import has_any, in_any
 from jarvis.schemas.names import C
 from jarvis.trace import Trace, tables
 from jarvis.trace.links import GRAPH_LAUNCHES, SUBMITS_WORK

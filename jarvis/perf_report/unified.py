@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from jarvis.core.arrays import has_any
 from jarvis.perf_models import BUILTIN, Registry
-from jarvis.perf_report.call_tree.frames import has_any
 from jarvis.perf_report.calls import (
     ARGUMENTS,
     HostCalls,

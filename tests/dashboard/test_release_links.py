@@ -16,8 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
 from jarvis.core.workspace import resource
-from jarvis.dashboard.pages.compare.sides import REFERENCE
-from jarvis.dashboard.session.links import ANALYSIS, current_name
+from jarvis.dashboard.session.links import ANALYSIS, REFERENCE, current_name
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.server.ingest.addresses import HOSTS_VARIABLE

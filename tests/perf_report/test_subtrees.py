@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jarvis.perf_report.call_tree.frames import has_any, in_any
+from jarvis.core.arrays import has_any, in_any
 
 SIZE = 8
 RANGES = st.lists(st.tuples(st.integers(0, SIZE), st.integers(0, SIZE)).map(sorted), max_size=5)

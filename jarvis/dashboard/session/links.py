@@ -11,6 +11,9 @@ from jarvis.text.markdown import prose
 ANALYSIS = "analysis"
 """The URL parameter that names the analysis."""
 
+REFERENCE = "reference"
+"""The URL parameter that names the reference of a comparison."""
+
 TARGET, BELOW = "target", "below"
 """URL parameters of the target efficiency and of the highlight threshold, which all pages share."""
 

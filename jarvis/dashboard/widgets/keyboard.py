@@ -8,10 +8,10 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from jarvis.core.errors import JarvisError
-from jarvis.dashboard.found import all_findings, find
 from jarvis.dashboard.session import state
 from jarvis.dashboard.session.current_user import current_user, visible_catalog
 from jarvis.dashboard.session.state import Opened
+from jarvis.dashboard.widgets.search import all_findings, find
 from jarvis.server.access.rights import Role, may
 
 COMPONENT = "jarvis_keyboard"

@@ -3,33 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from jarvis.core.arrays import Bools, Int64s
 from jarvis.schemas.names import C
-
-
-def has_any(counts: NDArray[Any], first: Int64s, end: Int64s) -> Bools:
-    """Return for each range ``first:end`` whether any of its ``counts`` is above 0.
-
-    ``counts`` has a nonnegative number or a boolean for each row of the tree.
-    """
-    before = np.zeros(counts.size + 1, np.int64)
-    np.cumsum(counts, out=before[1:])
-    result: Bools = before[end] > before[first]
-    return result
-
-
-def in_any(size: int, first: Int64s, end: Int64s) -> Bools:
-    """Return for each of ``size`` rows whether it is in one of the ranges ``first:end``."""
-    changes = np.bincount(first, minlength=size + 1) - np.bincount(end, minlength=size + 1)
-    result: Bools = np.cumsum(changes)[:size] > 0
-    return result
-
 
 NONE = -1
 """Position of a root's parent and of calls that are not in the tree."""

@@ -12,8 +12,8 @@ from enum import IntEnum
 import numpy as np
 import polars as pl
 
-from jarvis.core.arrays import Bools, Int64s
-from jarvis.perf_report.call_tree.frames import NONE, depths, has_any, in_any, merge
+from jarvis.core.arrays import Bools, Int64s, has_any, in_any
+from jarvis.perf_report.call_tree.frames import NONE, depths, merge
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.calls import HostCalls
 from jarvis.perf_report.unified import UnifiedCalls

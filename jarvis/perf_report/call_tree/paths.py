@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeGuard
 
 import polars as pl
 
-from jarvis.perf_report.call_tree.frames import in_any
+from jarvis.core.arrays import in_any
 from jarvis.perf_report.call_tree.stacks import KIND_OF_CALL, CallStacks, Frame, Kind
 from jarvis.perf_report.calls import HostCalls
 from jarvis.perf_report.literals import tuples_text

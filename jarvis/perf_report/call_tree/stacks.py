@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
+from jarvis.core.arrays import has_any
 from jarvis.core.expressions import first_of
-from jarvis.perf_report.call_tree.frames import has_any
 from jarvis.perf_report.calls import HostCalls
 from jarvis.schemas.names import C
 from jarvis.text.format import cut

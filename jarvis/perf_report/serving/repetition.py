@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from jarvis.core.arrays import Int64s
-from jarvis.perf_report.call_tree.frames import has_any
+from jarvis.core.arrays import Int64s, has_any
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.intervals import END
 from jarvis.perf_report.work import GpuWork

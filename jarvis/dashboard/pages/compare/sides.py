@@ -13,7 +13,7 @@ from jarvis.dashboard.pages.runs.filters import SELECTED
 from jarvis.dashboard.pages.runs.rows import RunRow
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.current_user import visible_catalog
-from jarvis.dashboard.session.links import note_control, notice
+from jarvis.dashboard.session.links import REFERENCE, note_control, notice
 from jarvis.dashboard.session.state import Opened
 from jarvis.pipeline import compare
 from jarvis.run.figures import Kind, Likeness, likeness
@@ -21,9 +21,6 @@ from jarvis.schemas.names import C
 from jarvis.server.storage.catalog import Catalog, Entry, name_of
 from jarvis.text.format import arguments, count, counted, milliseconds
 from jarvis.text.markdown import escape
-
-REFERENCE = "reference"
-"""The URL parameter with the id of the reference; ``analysis`` has the target's."""
 
 _BOX = "compare_reference"
 _SEEN, _LAST_TARGET = "_reference_parameter", "_compare_target"

@@ -9,9 +9,9 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.comparison import SLOWER
-from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
+from jarvis.dashboard.session.links import REFERENCE
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import ORDER, PRIORITY_COLORS, finding_address
 from jarvis.dashboard.widgets.table import configured, follow_cell, height_of, small_table

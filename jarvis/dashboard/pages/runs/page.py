@@ -10,7 +10,6 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.charts import columns_of
-from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.pages.runs.categories import categories_table
 from jarvis.dashboard.pages.runs.filters import PAGE, SELECTED, clear, filters
 from jarvis.dashboard.pages.runs.labels import label_form
@@ -41,7 +40,7 @@ from jarvis.dashboard.pages.runs.rows import (
 from jarvis.dashboard.pages.runs.trend import trend_card
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.current_user import visible_catalog
-from jarvis.dashboard.session.links import note_control, notice
+from jarvis.dashboard.session.links import REFERENCE, note_control, notice
 from jarvis.dashboard.widgets.controls import choice
 from jarvis.dashboard.widgets.table import (
     configured,
