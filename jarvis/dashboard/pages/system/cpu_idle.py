@@ -59,7 +59,7 @@ _SHORT = {
 }
 """Functions that shorten the names of a column."""
 
-_NAME_BESIDE_CALLS = 22
+_NAME_BESIDE_CALLS = 20
 """Length of the name of a kernel in a table that has host calls too."""
 
 _LEAST_SHOWN_PCT = 0.1
