@@ -68,9 +68,9 @@ _LEAST_SHOWN_PCT = 0.1
 _WIDTHS = {
     C.idle_ms: 66,
     C.cause: 140,
-    C.host_call: 162,
+    C.host_call: 152,
     C.host_call_us: 92,
-    C.launcher_name: 108,
+    C.launcher_name: 118,
     C.prev_name: 120,
     C.next_name: 120,
 }
