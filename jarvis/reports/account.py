@@ -196,9 +196,7 @@ def sentence(
     has_tail = account.is_marked and tail_ms >= MIN_NAMED_PCT / 100 * account.step_ms
     values = {
         "step_ms": account.step_ms,
-        "tail": MESSAGES("step.tail", steps=account.step_count, tail_ms=tail_ms)
-        if has_tail
-        else None,
+        "tail": MESSAGES("step.tail", tail_ms=tail_ms) if has_tail else None,
         "average": average if account.step_count > 1 else None,
         "ahead": ahead if account.runs_ahead else None,
         "parts": ", ".join(named),

@@ -37,7 +37,13 @@ def replayed_savings(
         low, mid, high = (_idle(run, graph, cause, end) for end in ("low", "mid", "high"))
     elif pool.startswith("exposed communication"):
         uids = [event["uid"] for event in run.table("collectives")]
-        low = mid = high = graph.gain_ms(graph.without(uids))
+        weights = graph.without(uids)
+        if finding["check"] == "poor_overlap":
+            work = run.table("gpu_work")
+            own = [each for each in work if each["linked"] and each["uid"] in set(uids)]
+            part = max(0.0, 1 - 1e6 * saving[2] / sum(each["dur_ns"] for each in own))
+            weights = graph.scaled(list(graph.weight), [each["uid"] for each in own], part)
+        low = mid = high = graph.gain_ms(weights)
     elif pool.startswith("exposed copies"):
         direction = pool.removeprefix("exposed copies").strip()
         copies = [e for e in run.table("gpu_work") if e["kind"] == "copy" and e["linked"]]

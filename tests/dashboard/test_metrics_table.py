@@ -301,6 +301,14 @@ def test_a_default_order_that_changes_is_no_choice() -> None:
     assert "gemm_sort" not in page.query_params
 
 
+def test_a_long_name_has_the_room_that_its_shapes_leave(registered: Draw, sample_id: str) -> None:
+    shown = table(registered("sdpa_fwd", analysis=sample_id))
+    widths = config(shown)
+    for name in ("name", "arguments"):
+        longest = max(map(len, shown.value[name]))
+        assert int(str(widths[name]["width"])) > 6 * longest
+
+
 def test_a_small_efficiency_is_not_shown_as_0(registered: Draw, sample_id: str) -> None:
     """Bars have one format for all rows, so it must have enough digits for each."""
     columns = config(table(registered("gemm", analysis=sample_id)))

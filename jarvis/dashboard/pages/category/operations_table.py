@@ -81,7 +81,7 @@ _PAGE_PX = 800
 view: width of the first, and of all columns up to the second."""
 
 _NAME_PX, _NAME_AND_SHAPES_PX, _CHARACTER_PX = 175, 310, 6.6
-"""Maximum width of names where rows have shapes, the width of both, and of a character. Shapes that
+"""Width of names beside shapes that need the rest, of both, and of a character. Shapes that
 need more also have the width of the state, which is then scrolled."""
 
 _TEXTS = columns_of(
@@ -270,9 +270,11 @@ def _text_widths(shown: pl.DataFrame, names: Sequence[str]) -> dict[str, int]:
         return {C.name: 270 if has_states else min(name_px, 270)}
     if not has_states and name_px + shapes_px < _NAME_AND_SHAPES_PX:
         return {C.name: name_px, "arguments": shapes_px}
-    name_px = min(name_px, _NAME_PX)
-    room_px = _NAME_AND_SHAPES_PX - name_px
-    return {C.name: name_px, "arguments": room_px + _WIDTHS["state"] * (shapes_px > room_px)}
+    room_px = _NAME_AND_SHAPES_PX
+    if shapes_px > room_px - min(name_px, _NAME_PX):
+        room_px += _WIDTHS["state"]
+    name_px = min(name_px, max(_NAME_PX, room_px - shapes_px))
+    return {C.name: name_px, "arguments": room_px - name_px}
 
 
 def _needed_px(texts: pl.Series) -> int:

@@ -231,11 +231,14 @@ def _lower_aims(result: AnalysisResult, target_pct: float) -> None:
     """Draw how many findings assume less than the target that all figures of the page are at."""
     aims = (f.impact.target_pct for f in result.findings if f.impact is not None)
     if lower := sum(aim is not None and aim < target_pct for aim in aims):
-        assume, reach = ("finding assumes", "its") if lower == 1 else ("findings assume", "their")
+        assume, say = (
+            ("finding assumes that its", "its card says")
+            if lower == 1
+            else ("findings assume that their", "their cards say")
+        )
         st.caption(
-            f"{count(lower)} {assume} that {reach} operations reach less than {target_pct:g}%, and "
-            "the card says why. The figures of this page assume that all operations reach "
-            f"{target_pct:g}%."
+            f"{count(lower)} {assume} operations reach less than {target_pct:g}%; {say} why. The "
+            f"figures of this page assume that all operations reach {target_pct:g}%."
         )
 
 

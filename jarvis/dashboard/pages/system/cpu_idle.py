@@ -59,7 +59,7 @@ _SHORT = {
 }
 """Functions that shorten the names of a column."""
 
-_NAME_BESIDE_CALLS = 22
+_NAME_BESIDE_CALLS = 20
 """Length of the name of a kernel in a table that has host calls too."""
 
 _LEAST_SHOWN_PCT = 0.1
@@ -68,9 +68,9 @@ _LEAST_SHOWN_PCT = 0.1
 _WIDTHS = {
     C.idle_ms: 66,
     C.cause: 140,
-    C.host_call: 162,
+    C.host_call: 152,
     C.host_call_us: 92,
-    C.launcher_name: 108,
+    C.launcher_name: 118,
     C.prev_name: 120,
     C.next_name: 120,
 }

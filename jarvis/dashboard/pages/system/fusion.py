@@ -61,14 +61,14 @@ _STEPS = Column(
     "others, and its time is not counted",
 )
 _WIDTHS = {
-    "steps": 192,
+    "steps": 202,
     C.scope_name: 140,
     C.instance_count: 68,
     C.time_ms: 88,
     "left_ms": 72,
     "saved_ms": 98,
-    "verdict": 68,
-    "confidence": 76,
+    "verdict": 64,
+    "confidence": 72,
 }
 """Columns in order, with widths in pixels that fit in a window of 1280 pixels."""
 
