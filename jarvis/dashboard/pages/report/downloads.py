@@ -94,7 +94,10 @@ def _written(now: Opened, file: Path) -> Path:
 
 
 @st.cache_resource(
-    max_entries=_MAX_WRITTEN, show_spinner="Writing the reports", hash_funcs=HASH_OPENED
+    max_entries=_MAX_WRITTEN,
+    show_spinner="Writing the reports",
+    hash_funcs=HASH_OPENED,
+    on_release=TemporaryDirectory.cleanup,
 )
 def _written_again(now: Opened) -> TemporaryDirectory[str]:
     """Return a run directory at the targets of the page, removed with its cache entry."""
