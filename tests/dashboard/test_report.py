@@ -2,6 +2,7 @@
 
 import io
 import json
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.core.notes import NO_NOTES, FindingStatus, NoteField, ReportNotes
 from jarvis.core.workspace import RunPaths
-from jarvis.dashboard.pages.report import finding_notes
+from jarvis.dashboard.pages.report import downloads, finding_notes
 from jarvis.dashboard.pages.report import saved as report_saved
 from jarvis.pipeline import opened_at
 from jarvis.replay import select
@@ -374,6 +375,17 @@ def test_notes_hold_at_every_target(filed: Draw, sample_id: str, sample_run: Run
     shown = [caption.value for caption in low.caption]
     is_gone = kept.key not in {item.key for item in recommendations(_at(sample_id, 5.0))}
     assert any("Not reported at this target" in text for text in shown) == is_gone
+
+
+def test_files_at_another_target_are_removed_with_their_cache_entry(
+    filed: Draw, sample_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    filed("report", analysis=sample_id, target="61", report_view="analysis")
+    (folder,) = tmp_path.glob("jarvis-targets-*")
+    assert (folder / "manifest.json").is_file()
+    downloads._written_again.clear()
+    assert not folder.exists()
 
 
 def _at(analysis: str, target_pct: float) -> Run:
