@@ -206,8 +206,11 @@ def _unsteady(data: CategoryData, row: dict[str, Any]) -> Finding:
             "title.outliers" if row["usual_groups"] == 1 else f"title{kind}", values
         ),
         operations=(
-            OpRef.model_validate(
-                {key: row[key] for key in (C.uid, C.name, C.input_dims, C.operation_count)}
+            OpRef(
+                uid=row[C.uid],
+                name=row[C.name],
+                input_dims=row[C.input_dims],
+                operation_count=row[C.operation_count],
             ),
         ),
         evidence={
