@@ -53,7 +53,8 @@ def panel_chart(
     """
     with isolated(panel.title):
         data = PanelData(panel, rows, columns, target_pct, palette(), whole)
-        _chart(data, *draw(data), key)
+        drawing, text = draw(data)
+        _chart(data, drawing, text, key)
 
 
 def _is_filtered(data: PanelData) -> bool:
