@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic.dataclasses import dataclass
 
 from jarvis.text.messages import Message, MessageTable, Text, Value, literal, to_text
 from jarvis.text.quantities import QUANTITIES, Quantity, name_of, title_of
@@ -100,9 +101,11 @@ class _Frozen(BaseModel):
 _UID = attrgetter("uid")
 
 
-class OpRef(_Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class OpRef:
     """One row of the operations table; ``uid`` is the join key, the other fields are
-    display-only."""
+    display-only. Findings have tens of thousands, so it is not a model, which takes 400 bytes
+    more."""
 
     uid: int
     name: str

@@ -202,8 +202,11 @@ def _unsteady(data: CategoryData, row: dict[str, Any]) -> Finding:
         category=data.key,
         **texts,
         operations=(
-            OpRef.model_validate(
-                {key: row[key] for key in (C.uid, C.name, C.input_dims, C.operation_count)}
+            OpRef(
+                uid=row[C.uid],
+                name=row[C.name],
+                input_dims=row[C.input_dims],
+                operation_count=row[C.operation_count],
             ),
         ),
         evidence={

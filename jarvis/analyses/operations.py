@@ -261,8 +261,8 @@ class OperationGroup:
     @property
     def operations(self) -> tuple[OpRef, ...]:
         """Return references to the rows."""
-        columns = [C.uid, C.name, C.input_dims, C.operation_count]
-        return tuple(_reference(*row) for row in self.rows[columns].iter_rows())
+        columns = (C.uid, C.name, C.input_dims, C.operation_count)
+        return tuple(map(_reference, *(self.rows[column].to_list() for column in columns)))
 
     @property
     def rate(self) -> tuple[float, float, str] | None:
