@@ -12,6 +12,7 @@ from jarvis import impact
 from jarvis.analyses.operations import KERNEL_FLOOR_US
 from jarvis.findings import EvidenceValue, Impact, Priority
 from jarvis.hardware import HardwareSpec
+from jarvis.perf_report.fusion.data_flow import base_name
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, to_text
 
@@ -244,7 +245,7 @@ class Chain:
     @property
     def base_names(self) -> list[str]:
         """Return the operators without namespace and underscores: ``add`` for ``aten::add_``."""
-        return [name.rpartition("::")[2].strip("_") for name in self.operators]
+        return [base_name(name) for name in self.operators]
 
     @property
     def is_epilogue(self) -> bool:

@@ -3,6 +3,7 @@
 import polars as pl
 from pydantic import JsonValue
 
+from jarvis.analyses.bandwidth import time_ms_by
 from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.operations import HYPOTHESIS, message_column, parameter
@@ -151,14 +152,10 @@ def _hypothesis() -> pl.Expr:
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
     """Return rows and GPU time by type."""
-    by_type = (
-        data.operations.group_by("moe_type")
-        .agg(rows=pl.len(), **{C.time_ms: pl.col(C.kernel_time_us).sum() / 1000})
-        .sort("moe_type")
-    )
+    counts = data.operations["moe_type"].value_counts().sort("moe_type")
     return {
-        "rows_by_type": dict(by_type.select("moe_type", "rows").iter_rows()),
-        "time_ms_by_type": dict(by_type.select("moe_type", C.time_ms).iter_rows()),
+        "rows_by_type": dict(counts.iter_rows()),
+        "time_ms_by_type": time_ms_by(data.operations, "moe_type"),
     }
 
 

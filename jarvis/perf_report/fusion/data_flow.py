@@ -65,13 +65,18 @@ def _results(name: str, shapes: list[Shape]) -> list[Shape]:
         return []
     if name in _CONCATENATION:
         return _concatenated(shapes)
-    base = name.rpartition("::")[2].strip("_")
+    base = base_name(name)
     if any(base == word or base.startswith(f"{word}_") for word in _REDUCTIONS):
         return _reduced(shapes[0])
     if any(word in base for word in _KEEPS_FIRST):
         return [shapes[0]]
     result = _broadcast(shapes)
     return [] if result is None else [result]
+
+
+def base_name(name: str) -> str:
+    """Return an operator's name without namespace and underscores: ``add`` for ``aten::add_``."""
+    return name.rpartition("::")[2].strip("_")
 
 
 def flows(earlier: Traffic, later: Traffic) -> bool:

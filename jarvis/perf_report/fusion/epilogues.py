@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.core.arrays import Int64s
-from jarvis.perf_report.fusion.data_flow import OperandTensor, Shape, is_view
+from jarvis.perf_report.fusion.data_flow import OperandTensor, Shape, base_name, is_view
 from jarvis.perf_report.fusion.launch_order import Call, LaunchOrder, members, product_sizes
 from jarvis.perf_report.fusion.scopes import MAX_STEPS
 from jarvis.schemas.names import C
@@ -116,7 +116,7 @@ def _epilogue(product: Call, later: Sequence[Call], run: int, has_backward: bool
         length, before = length + 1, call
     if not 0 < length <= MAX_STEPS:
         return Epilogue(0, is_stored=False, added_bytes=None)
-    is_saved = has_backward and _base(later[0].name) not in _BACKWARD_NEEDS_RESULT
+    is_saved = has_backward and base_name(later[0].name) not in _BACKWARD_NEEDS_RESULT
     is_stored = is_saved or _is_read_again(later[length:], result)
     read = next(t.bytes for t in later[0].traffic.reads if is_view(t.shape, result))
     written = later[length - 1].traffic.written
@@ -147,7 +147,3 @@ def _is_read_again(calls: Sequence[Call], result: Shape) -> bool:
             return True
         made += _makes(call, result)
     return False
-
-
-def _base(name: str) -> str:
-    return name.rpartition("::")[2].strip("_")

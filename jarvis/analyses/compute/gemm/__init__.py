@@ -3,6 +3,7 @@
 import polars as pl
 from pydantic import JsonValue
 
+from jarvis.analyses.bandwidth import time_ms_by
 from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.compute.gemm.alignment import ALIGNED_BYTES, FASTER_PCT, PAST_ALIGNMENT
@@ -134,16 +135,14 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
     part."""
     rows = data.operations
     patterns = rows["pattern"].drop_nulls().value_counts(sort=True, name="rows")
-    parts = rows.group_by(pl.col(C.model_part).fill_null("not known")).agg(
-        pl.col(C.kernel_time_us).sum() / 1000
-    )
+    parts = rows.with_columns(pl.col(C.model_part).fill_null("not known"))
     return {
         "quantized_count": rows.filter(pl.col(C.gemm_type) == "quantized").height,
         "missing_perf_model_count": rows.filter(~pl.col(C.has_perf_model)).height,
         "peak_maf_tflops": data.hardware.peak_tflops("matrix_bf16") if data.hardware else None,
         "peak_hbm_bw_tbs": data.peak_tb_per_s,
         "patterns": dict(sorted(patterns.iter_rows())),
-        "time_ms_by_model_part": dict(sorted(parts.iter_rows())),
+        "time_ms_by_model_part": time_ms_by(parts, C.model_part),
     }
 
 
