@@ -314,8 +314,9 @@ RANK_STEPS = (
         C.bubble_ms,
         "Bubble (ms)",
         "ms",
-        "waiting in collectives with ranks of other pipeline stages, without compute and edges; "
-        "simultaneous waiting counts once; empty without stages or such collectives",
+        "waiting in sends, receives and collectives with ranks of other pipeline stages, without "
+        "compute, and without edges that are collectives; simultaneous waiting counts once; empty "
+        "without stages or such collectives",
     ),
     number(
         C.bubble_before_ms,
