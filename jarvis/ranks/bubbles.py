@@ -40,7 +40,9 @@ def bubbles(
     if not stages:
         return rows[0]
     stage = pl.col(C.rank).replace_strict(stages, default=None, return_dtype=pl.Int64)
-    inner = instances.filter(~pl.col(C.is_edge))
+    # A stage waits for its first micro-batch, whatever its ranks did before the recording.
+    is_sent = pl.col(C.src_rank).is_not_null() & ~pl.col(C.is_cut)
+    inner = instances.filter(~pl.col(C.is_edge) | is_sent)
     waits = (
         kernels.join(inner, on=C.instance_id, how="semi")
         .filter(

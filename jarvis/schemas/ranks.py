@@ -299,8 +299,9 @@ RANK_STEPS = (
     milliseconds(
         C.bubble_ms,
         "Bubble",
-        "waiting in collectives with ranks of other pipeline stages, without compute and edges; "
-        "simultaneous waiting counts once; empty without stages or such collectives",
+        "waiting in sends, receives and collectives with ranks of other pipeline stages, without "
+        "compute, and without edges that are collectives; simultaneous waiting counts once; empty "
+        "without stages or such collectives",
     ),
     milliseconds(
         C.bubble_before_ms,

@@ -279,6 +279,23 @@ def test_bubbles_are_divided_at_the_first_and_the_last_micro_batch(
     assert joined.tables["rank_steps"].filter(rank=0)["bubble_before_ms"].max() == 0
 
 
+def test_the_first_micro_batch_of_a_recording_is_waited_for(tmp_path: Path) -> None:
+    """No collective of the first stage is before its first send, so that this is an edge."""
+    paths = {rank: tmp_path / f"rank{rank}.json" for rank in range(2)}
+    job = Job(STEPS, 2, 1, "tiny", Faults(is_even=True), Parallel(pp=2))
+    truth = write_job(job, paths)
+    joined = join([member(rank, path) for rank, path in paths.items()], 2)
+    first = min(
+        (each for each in truth["instances"] if each["step"] == 0 and each["kind"] == "send_recv"),
+        key=lambda each: each["end_us"],
+    )
+    assert joined.tables["instances"].sort("last_ns")["is_edge"][0]
+    waited_us = dict(zip(first["ranks"], first["waits_us"], strict=True))[1]
+    row = joined.tables["rank_steps"].filter(rank=1, step=FIRST_STEP)
+    assert row["bubble_before_ms"].item() == pytest.approx(waited_us / 1e3, abs=1e-3)
+    assert waited_us > 100
+
+
 def test_a_bubble_is_measured_against_the_ideal(joined: Joined) -> None:
     checks = {f.check: f for f in rank_findings(joined, RANKS).findings}
     finding = checks["pipeline_bubble"]
