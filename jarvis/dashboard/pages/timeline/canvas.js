@@ -28,6 +28,7 @@ const MAX_PARTS = 48
 const MAX_COARSE = 16 // zoom at which bars of a coarser part are too coarse
 
 const NOT_MATCHING = 0.2
+const WORDS = /^[A-Za-z-]+( [A-Za-z-]+)+$/
 
 const LABEL = "Timeline of the recording. W and S or arrow up and down zoom, A and D or arrow left " +
   "and right move, F shows the whole recording. The fields above and the tables below have the " +
@@ -614,14 +615,15 @@ class Timeline {
   }
 
   // Leaves out the middle of a name, as long names often differ at the end; of a collective and its
-  // kernel, the kernel.
+  // kernel, the kernel; of words such as a cause, the end.
   cut(text, px) {
     const room = Math.floor(px / this.charPx)
     if (text.length <= room) return text
     const [first] = text.split(" · ")
     if (first.length <= room) return first
-    const end = Math.max(Math.floor(room / 2), 1)
-    return `${first.slice(0, Math.max(room - 1 - end, 0))}…${first.slice(-end)}`
+    const end = WORDS.test(first) ? 0 : Math.floor(room / 2)
+    const begin = Math.max(room - 1 - end, 0)
+    return `${first.slice(0, begin)}…${first.slice(first.length - end)}`
   }
 
   drawBins({ part, from, to }) {
