@@ -20,8 +20,8 @@ _LABEL_ROOM = "max(scale('x', datum.end_ms) - scale('x', datum.start_ms) - 7, 1)
 """Maximum width of a label in pixels, as a Vega expression; the browser cuts longer ones."""
 
 _LETTER_PX = 6.5
-_MIN_LETTERS = 5
-"""Average width of a letter of a label, and the least number of letters that tell names apart."""
+_MIN_LETTERS = 8
+"""Average width of a letter of a label, and the least number of letters of a name that is cut."""
 
 _ROOM_LETTERS = f"floor({_LABEL_ROOM} / {_LETTER_PX})"
 _CUT_LABEL = (

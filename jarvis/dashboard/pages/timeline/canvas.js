@@ -13,7 +13,7 @@ const MAX_LANES = 1000
 const MAX_WIDTH_PX = 2 ** 16
 const FONT_PX = 12
 const TICK_PX = 110
-const MIN_LABEL_PX = 40
+const MIN_LABEL_PX = 26
 const CLICK_PX = 4
 const ZOOM_PER_PX = 0.0018
 const KEY_ZOOM = 1.6
@@ -28,6 +28,7 @@ const MAX_PARTS = 48
 const MAX_COARSE = 16 // zoom at which bars of a coarser part are too coarse
 
 const NOT_MATCHING = 0.2
+const MIN_LETTERS = 8 // of a name that is cut
 const WORDS = /^[A-Za-z-]+( [A-Za-z-]+)+$/
 
 const LABEL = "Timeline of the recording. W and S or arrow up and down zoom, A and D or arrow left " +
@@ -621,6 +622,7 @@ class Timeline {
     if (text.length <= room) return text
     const [first] = text.split(" · ")
     if (first.length <= room) return first
+    if (room < MIN_LETTERS) return ""
     const end = WORDS.test(first) ? 0 : Math.floor(room / 2)
     const begin = Math.max(room - 1 - end, 0)
     return `${first.slice(0, begin)}…${first.slice(first.length - end)}`
