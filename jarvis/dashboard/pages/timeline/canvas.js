@@ -29,7 +29,7 @@ const MAX_COARSE = 16 // zoom at which bars of a coarser part are too coarse
 
 const NOT_MATCHING = 0.2
 const MIN_LETTERS = 8 // of a name that is cut
-const WORDS = /^[A-Za-z-]+( [A-Za-z-]+)+$/
+const WORDS = /^[A-Za-z-]+( [A-Za-z-]+)+$| [kMGT]?B$/
 
 const LABEL = "Timeline of the recording. W and S or arrow up and down zoom, A and D or arrow left " +
   "and right move, F shows the whole recording. The fields above and the tables below have the " +
@@ -616,7 +616,7 @@ class Timeline {
   }
 
   // Leaves out the middle of a name, as long names often differ at the end; of a collective and its
-  // kernel, the kernel; of words such as a cause, the end.
+  // kernel, the kernel; of words such as a cause, and of a collective with its size, the end.
   cut(text, px) {
     const room = Math.floor(px / this.charPx)
     if (text.length <= room) return text
@@ -624,8 +624,8 @@ class Timeline {
     if (first.length <= room) return first
     if (room < MIN_LETTERS) return ""
     const end = WORDS.test(first) ? 0 : Math.floor(room / 2)
-    const begin = Math.max(room - 1 - end, 0)
-    return `${first.slice(0, begin)}…${first.slice(first.length - end)}`
+    const begin = first.slice(0, room - 1 - end).replace(/[\d.]+$/, "")
+    return `${begin}…${first.slice(first.length - end).replace(/^[\d.]+/, "")}` // no part of a number
   }
 
   drawBins({ part, from, to }) {
