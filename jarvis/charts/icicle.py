@@ -20,15 +20,17 @@ _LABEL_ROOM = "max(scale('x', datum.end_ms) - scale('x', datum.start_ms) - 7, 1)
 """Maximum width of a label in pixels, as a Vega expression; the browser cuts longer ones."""
 
 _LETTER_PX = 6.5
-_MIN_LETTERS = 5
-"""Average width of a letter of a label, and the least number of letters that tell names apart."""
+_MIN_LETTERS = 8
+"""Average width of a letter of a label, and the least number of letters of a name that is cut."""
 
 _ROOM_LETTERS = f"floor({_LABEL_ROOM} / {_LETTER_PX})"
+_BEGIN = f"slice(datum.short, 0, ceil({_ROOM_LETTERS} / 2) - 1)"
+_END = f"slice(datum.short, -floor({_ROOM_LETTERS} / 2))"
 _CUT_LABEL = (
-    f"slice(datum.short, 0, ceil({_ROOM_LETTERS} / 2) - 1) + '…' "
-    f"+ slice(datum.short, -floor({_ROOM_LETTERS} / 2))"
+    f"replace({_BEGIN}, regexp('[0-9.]+$'), '') + '…' + replace({_END}, regexp('^[0-9.]+'), '')"
 )
-"""The name without its middle: names with equal beginnings often differ at the end."""
+"""The name without its middle, as names with equal beginnings often differ at the end; no part of a
+number stays."""
 
 _LABEL = (
     f"length(datum.label) <= {_ROOM_LETTERS} ? datum.label : "

@@ -13,7 +13,7 @@ const MAX_LANES = 1000
 const MAX_WIDTH_PX = 2 ** 16
 const FONT_PX = 12
 const TICK_PX = 110
-const MIN_LABEL_PX = 40
+const MIN_LABEL_PX = 26
 const CLICK_PX = 4
 const ZOOM_PER_PX = 0.0018
 const KEY_ZOOM = 1.6
@@ -28,6 +28,8 @@ const MAX_PARTS = 48
 const MAX_COARSE = 16 // zoom at which bars of a coarser part are too coarse
 
 const NOT_MATCHING = 0.2
+const MIN_LETTERS = 8 // of a name that is cut
+const WORDS = /^[A-Za-z-]+( [A-Za-z-]+)+$| [kMGT]?B$/
 
 const LABEL = "Timeline of the recording. W and S or arrow up and down zoom, A and D or arrow left " +
   "and right move, F shows the whole recording. The fields above and the tables below have the " +
@@ -614,14 +616,16 @@ class Timeline {
   }
 
   // Leaves out the middle of a name, as long names often differ at the end; of a collective and its
-  // kernel, the kernel.
+  // kernel, the kernel; of words such as a cause, and of a collective with its size, the end.
   cut(text, px) {
     const room = Math.floor(px / this.charPx)
     if (text.length <= room) return text
     const [first] = text.split(" · ")
     if (first.length <= room) return first
-    const end = Math.max(Math.floor(room / 2), 1)
-    return `${first.slice(0, Math.max(room - 1 - end, 0))}…${first.slice(-end)}`
+    if (room < MIN_LETTERS) return ""
+    const end = WORDS.test(first) ? 0 : Math.floor(room / 2)
+    const begin = first.slice(0, room - 1 - end).replace(/[\d.]+$/, "")
+    return `${begin}…${first.slice(first.length - end).replace(/^[\d.]+/, "")}` // no part of a number
   }
 
   drawBins({ part, from, to }) {
