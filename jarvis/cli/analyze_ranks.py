@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jarvis.cli.downloads import downloaded
-from jarvis.cli.options import add_flag, positive, request_of
+from jarvis.cli.options import Options, add_flag, positive, request_of
 from jarvis.cli.output import ExitCode, add_yes, is_confirmed, note, print_line, print_result, warn
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.workspace import RunPaths, default_output_dir
@@ -64,7 +64,7 @@ def add_rank_options(command: argparse.ArgumentParser) -> None:
 def add_rank_facts(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
     """Add the options that a server takes, too; return their group."""
     ranks = command.add_argument_group("several ranks")
-    add_flag(ranks, "world_size", metavar="N", type=positive, help="ranks of the job")
+    add_numbering(ranks)
     add_flag(
         ranks,
         "rank",
@@ -73,20 +73,25 @@ def add_rank_facts(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup
         default=[],
         help="rank of a file; repeatable",
     )
+    return ranks
+
+
+def add_numbering(command: Options) -> None:
+    """Add the options for how many ranks there are, and which is which."""
+    add_flag(command, "world_size", metavar="N", type=positive, help="ranks of the job")
     add_flag(
-        ranks,
+        command,
         "rank_by_order",
         action="store_true",
         help="number files without a known rank by their names",
     )
     add_flag(
-        ranks,
+        command,
         "gpus_per_node",
         metavar="N",
         type=positive,
         help="ranks of a node (default: GPUs that the first rank saw)",
     )
-    return ranks
 
 
 @contextmanager

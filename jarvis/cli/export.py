@@ -12,6 +12,7 @@ from jarvis.cli.options import (
     GPU_OPTIONS,
     TRACE_HELP,
     Commands,
+    Options,
     add_flag,
     add_option,
     add_options,
@@ -54,19 +55,7 @@ def add_export(commands: Commands) -> None:
     command.add_argument(
         "--output", "-o", metavar="PATH", type=Path, required=True, help="file or folder to write"
     )
-    add_option(
-        command,
-        "target_pct",
-        default=None,
-        help="target efficiency of the findings, in percent of the roofline (default: that of the "
-        "analysis, which is not changed)",
-    )
-    add_option(
-        command,
-        "category_targets",
-        default=None,
-        help=f"{explained('category_targets')} (default: those of the analysis)",
-    )
+    _add_targets(command, "default: that of the analysis, which is not changed")
     only = "for `--format perfetto`: "
     add_flag(
         command,
@@ -93,6 +82,14 @@ def add_export(commands: Commands) -> None:
     )
     add_json(command)
     command.set_defaults(run=_export, usage_error=command.error)
+
+
+def _add_targets(command: Options, default: str) -> None:
+    """Add the options for other targets of the findings of an analysis."""
+    explanation = f"target efficiency of the findings, in percent of the roofline ({default})"
+    add_option(command, "target_pct", default=None, help=explanation)
+    explanation = f"{explained('category_targets')} (default: those of the analysis)"
+    add_option(command, "category_targets", default=None, help=explanation)
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -182,19 +179,7 @@ def add_reproject(commands: Commands) -> None:
     )
     add_run(command)
     add_options(command, GPU_OPTIONS)
-    add_option(
-        command,
-        "target_pct",
-        default=None,
-        help="target efficiency that savings are projected to, in percent of the roofline "
-        "(default: that of the analysis); the default GPU is that of the analysis",
-    )
-    add_option(
-        command,
-        "category_targets",
-        default=None,
-        help=f"{explained('category_targets')} (default: those of the analysis)",
-    )
+    _add_targets(command, "default: that of the analysis, as for the GPU")
     add_flag(command, "output_dir", metavar="DIR", type=Path, required=True, help="new folder")
     add_json(command)
     command.set_defaults(run=_reproject)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jarvis.cli.analyze_ranks import add_numbering
 from jarvis.cli.options import TRACE_HELP, Commands, add_flag, add_run, positive, run_directory
 from jarvis.cli.output import ExitCode, add_json, note, print_result, table_lines, warn
 from jarvis.cli.whole import write_sheets
@@ -118,20 +119,7 @@ def add_collectives(commands: Commands) -> None:
         metavar="REGEX",
         help="pattern of the rank in names, with a group `rank` or one group",
     )
-    add_flag(
-        command,
-        "rank_by_order",
-        action="store_true",
-        help="number traces without a known rank by their names",
-    )
-    add_flag(command, "world_size", metavar="N", type=positive, help="ranks of the job")
-    add_flag(
-        command,
-        "gpus_per_node",
-        metavar="N",
-        type=positive,
-        help="ranks of a node (default: GPUs that the first rank saw)",
-    )
+    add_numbering(command)
     add_flag(
         command,
         "agg_metrics",

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from jarvis.core.product import UPLOADS
-from jarvis.server.http.web.errors import header, refuse
+from jarvis.server.http.web.errors import Refusal, header
 
 HEADERS_S = 20.0
 """Timeout for the request line and all headers together."""
@@ -86,6 +86,15 @@ class _LimitedRequest:
             await self._send(message)
 
 
+_CLOSE = {"connection": "close"}
+_TOO_LARGE_HEADERS = Refusal(
+    431,
+    f"The URL and headers of the request exceed the limit of {MAX_HEADER_BYTES:,} bytes. Delete "
+    "the cookies of this site, then try again.",
+    _CLOSE,
+)
+
+
 class HeaderLimits:
     """Rejects requests with too large headers; uvicorn limits only incomplete ones."""
 
@@ -93,18 +102,8 @@ class HeaderLimits:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan" and _header_bytes(scope) > MAX_HEADER_BYTES:
-            await refuse(
-                scope,
-                receive,
-                send,
-                431,
-                f"The URL and headers of the request exceed the limit of {MAX_HEADER_BYTES:,} "
-                "bytes. Delete the cookies of this site, then try again.",
-                {"connection": "close"},
-            )
-        else:
-            await self._app(scope, receive, send)
+        is_too_large = scope["type"] != "lifespan" and _header_bytes(scope) > MAX_HEADER_BYTES
+        await (_TOO_LARGE_HEADERS if is_too_large else self._app)(scope, receive, send)
 
 
 def _header_bytes(scope: Scope) -> int:
@@ -118,6 +117,11 @@ class BodyLimits:
     def __init__(self, app: ASGIApp, max_bytes: int = MAX_BYTES) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._refusal = Refusal(
+            413,
+            f"The request body exceeds the limit of {max_bytes:,} bytes. Send traces as uploads.",
+            _CLOSE,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"].startswith(UPLOAD_PATHS):
@@ -125,21 +129,10 @@ class BodyLimits:
             return
         declared = header(scope, "content-length") or "0"
         if not declared.isdecimal() or int(declared) > self._max_bytes:
-            await self._refuse(scope, receive, send)
+            await self._refusal(scope, receive, send)
             return
         limited = _LimitedRequest(receive, send, self._max_bytes)
         with suppress(_TooLargeError):
             await self._app(scope, limited.receive, limited.send)
         if limited.is_too_large and not limited.is_response_started:
-            await self._refuse(scope, receive, send)
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await refuse(
-            scope,
-            receive,
-            send,
-            413,
-            f"The request body exceeds the limit of {self._max_bytes:,} bytes. Send traces as "
-            "uploads.",
-            {"connection": "close"},
-        )
+            await self._refusal(scope, receive, send)

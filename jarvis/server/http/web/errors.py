@@ -1,5 +1,7 @@
 """Error responses of the middleware."""
 
+from dataclasses import dataclass
+
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -10,24 +12,24 @@ from jarvis.core.product import API
 _DENIAL = "websocket.http.response"
 
 
-async def refuse(
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    status: int,
-    message: str,
-    headers: dict[str, str] | None = None,
-) -> None:
-    """Reject a request or websocket with a status and a message."""
-    if scope["type"] == "websocket" and _DENIAL not in scope.get("extensions", {}):
-        await WebSocketClose(code=1008)(scope, receive, send)
-        return
-    response: Response
-    if scope["path"].startswith(f"{API}/"):
-        response = JSONResponse({"error": message}, status, headers)
-    else:
-        response = PlainTextResponse(f"{message}\n", status, headers)
-    await response(scope, receive, send)
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Application that rejects a request or websocket with a status and a message."""
+
+    status: int
+    message: str
+    headers: dict[str, str] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and _DENIAL not in scope.get("extensions", {}):
+            await WebSocketClose(code=1008)(scope, receive, send)
+            return
+        response: Response
+        if scope["path"].startswith(f"{API}/"):
+            response = JSONResponse({"error": self.message}, self.status, self.headers)
+        else:
+            response = PlainTextResponse(f"{self.message}\n", self.status, self.headers)
+        await response(scope, receive, send)
 
 
 def header(scope: Scope, name: str) -> str | None:
@@ -40,6 +42,9 @@ _CLOSED = ("/_stcore/metrics",)
 """Streamlit's metrics, which are expensive; ``/metrics`` has the metrics of Jarvis."""
 
 
+_NOT_FOUND = Refusal(404, "Not found. The metrics of this server are at /metrics.")
+
+
 class ClosedPaths:
     """Answers requests for these paths with 404."""
 
@@ -47,8 +52,5 @@ class ClosedPaths:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan" and scope["path"].rstrip("/").endswith(_CLOSED):
-            message = "Not found. The metrics of this server are at /metrics."
-            await refuse(scope, receive, send, 404, message)
-        else:
-            await self._app(scope, receive, send)
+        is_closed = scope["type"] != "lifespan" and scope["path"].rstrip("/").endswith(_CLOSED)
+        await (_NOT_FOUND if is_closed else self._app)(scope, receive, send)

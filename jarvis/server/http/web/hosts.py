@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from jarvis.server.http.web.errors import header, refuse
+from jarvis.server.http.web.errors import Refusal, header
 from jarvis.server.settings import Settings, settings
 
 ADDRESS_VARIABLE = "STREAMLIT_SERVER_ADDRESS"
@@ -65,6 +65,13 @@ def host_of(netloc: str) -> str | None:
     return parts.hostname.rstrip(".")
 
 
+_FOREIGN = Refusal(
+    403,
+    "Rejected: the request comes from a page of another site. Open Jarvis at its own URL (set "
+    "JARVIS_PUBLIC_URL if a proxy changes it).",
+)
+
+
 class AllowedHosts:
     """Rejects requests for other host names and from other origins."""
 
@@ -79,31 +86,19 @@ class AllowedHosts:
             return
         host_header = header(scope, "host")
         host = host_of(host_header or "")
+        app = self._app
         if host is None or not self._names.include(host):
-            described = (
-                "without a Host header"
-                if host_header is None
-                else f"for host {host_header[:100]!r}"
-            )
-            await refuse(
-                scope,
-                receive,
-                send,
+            shown = "without a Host header"
+            if host_header is not None:
+                shown = f"for host {host_header[:100]!r}"
+            app = Refusal(
                 400,
-                f"This server does not accept requests {described}. Use the server's own URL, or "
-                "ask its admin to allow this host (JARVIS_ALLOWED_HOSTS).",
+                f"This server does not accept requests {shown}. Use the server's own URL, or ask "
+                "its admin to allow this host (JARVIS_ALLOWED_HOSTS).",
             )
         elif self._is_foreign(scope, host_header):
-            await refuse(
-                scope,
-                receive,
-                send,
-                403,
-                "Rejected: the request comes from a page of another site. Open Jarvis at its own "
-                "URL (set JARVIS_PUBLIC_URL if a proxy changes it).",
-            )
-        else:
-            await self._app(scope, receive, send)
+            app = _FOREIGN
+        await app(scope, receive, send)
 
     def _is_foreign(self, scope: Scope, host: str | None) -> bool:
         """Return whether the request comes from a page of another site.

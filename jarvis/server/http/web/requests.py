@@ -10,7 +10,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis.core.product import UPLOADS
-from jarvis.server.http.web.errors import header, refuse
+from jarvis.server.http.web.errors import Refusal, header
 from jarvis.server.http.web.metrics import count_request, open_session, route_of
 from jarvis.server.logs import about
 
@@ -57,14 +57,11 @@ class Requests:
             log.exception("request failed", extra={"path": _path(scope)})
             if observed.status is not None:
                 raise
-            await refuse(
-                scope,
-                receive,
-                observed.send,
-                500,
+            message = (
                 "Internal error. Try again; if it persists, give an admin of this server the "
-                f"request id: {observed.id}.",
+                f"request id: {observed.id}."
             )
+            await Refusal(500, message)(scope, receive, observed.send)
         finally:
             observed.log_and_count()
 
