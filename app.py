@@ -5,7 +5,7 @@ from streamlit import config
 
 from jarvis.dashboard import MAIN
 from jarvis.server.access.login import login_secrets
-from jarvis.server.http.web import middleware, routes
+from jarvis.server.http.app import middleware, routes
 from jarvis.server.http.web.lifespan import lifespan
 from jarvis.server.logs import configure_logs
 from jarvis.server.settings import settings

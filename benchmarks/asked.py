@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jarvis.run import read_manifest
+from jarvis.server import queue
 from jarvis.server.database import JobState, database
 from jarvis.server.errors import DatabaseError
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze
-from jarvis.server.jobs.queue import Job
+from jarvis.server.queue import Job
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission
 

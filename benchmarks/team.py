@@ -224,7 +224,7 @@ def kill_workers(server: Server) -> Callable[[], str]:
 
 def worker_pids(web: int) -> list[int]:
     """Return the worker of a web process."""
-    return [pid for pid in below(web) if "jarvis.server.jobs.workers.worker" in command_line(pid)]
+    return [pid for pid in below(web) if "jarvis.server.jobs.worker" in command_line(pid)]
 
 
 def command_line(pid: int) -> str:

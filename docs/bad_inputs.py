@@ -28,7 +28,7 @@ from jarvis.core.workspace import HOME_VARIABLE
 from jarvis.hardware import HardwareSpec
 from jarvis.reports.reading import read_report
 from jarvis.server.http.api import api
-from jarvis.server.http.web import middleware
+from jarvis.server.http.app import middleware
 from jarvis.server.ingest.addresses import (
     HOSTS_VARIABLE,
     PRIVATE_HOSTS_VARIABLE,

@@ -11,7 +11,7 @@ from bad_inputs import bad_inputs_markdown
 from broken_inputs import broken_inputs_markdown
 
 from jarvis.analyses import checks_markdown
-from jarvis.cli.completion import command_line_markdown
+from jarvis.cli.reference import command_line_markdown
 from jarvis.core.product import API
 from jarvis.ranks.findings import rank_checks_markdown
 from jarvis.schemas import schemas_markdown

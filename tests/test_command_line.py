@@ -14,8 +14,9 @@ import pytest
 
 from jarvis import cli
 from jarvis.cli import options, output
-from jarvis.cli.completion import SETUP, command_line_markdown
+from jarvis.cli.completion import SETUP
 from jarvis.cli.output import ExitCode
+from jarvis.cli.reference import command_line_markdown
 from jarvis.cli.whole import whole
 from jarvis.core.product import product_version
 from jarvis.pipeline import STEPS, Step

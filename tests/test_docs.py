@@ -13,8 +13,8 @@ import jarvis.cli
 from jarvis import impact
 from jarvis.analyses import load_analyses
 from jarvis.perf_models import all_models
+from jarvis.server import claims
 from jarvis.server.http.web import health, lifespan
-from jarvis.server.jobs import claims
 from jarvis.server.jobs.dask import jobs as dask_jobs
 from jarvis.server.settings import PREFIX
 from jarvis.server.settings_shown import known_variables

@@ -255,7 +255,7 @@ def _choices(arguments: argparse.Namespace) -> dict[str, Any]:
 def _wait(remote: "ServerConnection", job: dict[str, Any]) -> dict[str, Any]:
     """Wait for the end of a job and return it; print finished steps to stderr, and how many jobs
     that it waits for have ended."""
-    from jarvis.server.jobs.queue import members_text
+    from jarvis.server.queue import members_text
 
     printed, shown = 0, ""
     while True:

@@ -150,7 +150,7 @@ def add_worker(commands: Commands) -> None:
 
 
 def _work(arguments: argparse.Namespace) -> int:
-    from jarvis.server.jobs.workers.worker import main
+    from jarvis.server.jobs.worker import main
 
     if arguments.home is not None:
         os.environ[HOME_VARIABLE] = str(arguments.home.resolve())

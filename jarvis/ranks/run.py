@@ -61,7 +61,7 @@ class DistributedRun:
         Raises:
             NotARunError: ``results.json`` holds something else.
         """
-        import jarvis.ranks.findings.messages  # noqa: F401  (slow, and without it they are ids)
+        import jarvis.ranks.messages  # noqa: F401  (slow, and without it they are ids)
 
         path = RunPaths(self.root).results
         return read_results(path, self.root) if path.exists() else {}

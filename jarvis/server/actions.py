@@ -15,13 +15,13 @@ from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.pipeline.distributed import MIN_RANKS, NO_RANK_OPTIONS, RankOptions
 from jarvis.ranks.inputs import max_ranks
 from jarvis.run import read_manifest
+from jarvis.server import queue
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, AuditEntry, AuditFilter, Channel
 from jarvis.server.access.rights import LOCAL, Person, Role, may, may_change, may_see, require
 from jarvis.server.access.tokens import NewToken, Token
 from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.errors import ForbiddenError, RankCountError, TokenError
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import (
     Analyze,
     FileRequest,
@@ -35,8 +35,8 @@ from jarvis.server.jobs.kinds import (
 from jarvis.server.jobs.kinds.analyses import Load
 from jarvis.server.jobs.kinds.fetches import Fetch, trace_names
 from jarvis.server.jobs.kinds.ranks import RanksWhatIf, unique_names
-from jarvis.server.jobs.queue import Job, NewJob
-from jarvis.server.jobs.workers.job_child import run_single_job
+from jarvis.server.jobs.processes.job_child import run_single_job
+from jarvis.server.queue import Job, NewJob
 from jarvis.server.retention import removal
 from jarvis.server.retention.removal import Removed
 from jarvis.server.storage import custom_hardware

@@ -80,7 +80,7 @@ def _formatter(process: str, *, is_json: bool) -> logging.Formatter:
 
 
 def _text(_: WrappedLogger, __: str, event: MutableMapping[str, Any]) -> str:
-    """Return ``2026-01-31T12:00:00Z info web jarvis.server.jobs.claims: message job=...``."""
+    """Return ``2026-01-31T12:00:00Z info web jarvis.server.claims: message job=...``."""
     exception = event.pop("exception", None)
     head = [event.pop(key, "-") for key in ("timestamp", "level", "process", "logger", "event")]
     time, level, process, logger, message = head

@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 from jarvis.core.product import API
 from jarvis.server.database import JobKind
-from jarvis.server.jobs.queue import Job
+from jarvis.server.queue import Job
 
 
 def analysis_page(analysis_id: str) -> str:

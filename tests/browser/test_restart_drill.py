@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from jarvis.core.workspace import HOME_VARIABLE
+from jarvis.server import queue
 from jarvis.server.database import database
-from jarvis.server.jobs import queue
 from tests.browser.conftest import START_SECONDS, Server, settled
 from tests.builders import trace
 from tests.server.working import EVERY_JOB, HELD_WORKER, ended, held_process, hold_at, worker

@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import Engine, update
 
 from jarvis.pipeline import Step
+from jarvis.server import claims, queue
 from jarvis.server.database import JOBS, database, writing
-from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, NewJob
-from jarvis.server.jobs.workers.job_child import assignment_of, outcome_after
-from jarvis.server.jobs.workers.job_process import outcome_of
+from jarvis.server.jobs.processes.job_child import assignment_of, outcome_after
+from jarvis.server.jobs.processes.job_process import outcome_of
+from jarvis.server.queue import FinishedStep, Job, JobProgress, NewJob
 
 WORKER = "inline"
 

@@ -7,8 +7,8 @@ import gzip
 import json
 from pathlib import Path
 
+from jarvis.server import queue
 from jarvis.server.database import database
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
 from jarvis.server.submission import Submission, resubmit, submit
 from tests.builders import trace

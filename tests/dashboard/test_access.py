@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard import MAIN
 from jarvis.dashboard.sidebar import popover_key
+from jarvis.server import queue
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, Channel
 from jarvis.server.access.rights import Person, Role
@@ -17,7 +18,6 @@ from jarvis.server.actions import Actor, submit_job
 from jarvis.server.database import JobState, Visibility, database
 from jarvis.server.errors import IntakeError
 from jarvis.server.ingest.intake import ROOTS_VARIABLE, server_trace
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
 from jarvis.server.storage.analysis_rows import stored_for
 from jarvis.server.storage.catalog import stored_row

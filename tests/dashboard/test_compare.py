@@ -17,8 +17,8 @@ from jarvis.pipeline import compare
 from jarvis.reports.comparative.fair import fair_markdown
 from jarvis.reports.comparative.subject import Subject
 from jarvis.run import Run
+from jarvis.server import queue
 from jarvis.server.database import database
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Compare, job_file, request_of
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit

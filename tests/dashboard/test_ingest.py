@@ -10,10 +10,10 @@ from streamlit.testing.v1 import AppTest
 from jarvis.core.labels import RunLabels
 from jarvis.dashboard import MAIN
 from jarvis.run import Run
+from jarvis.server import queue
 from jarvis.server.database import database
 from jarvis.server.ingest.intake import ROOTS_VARIABLE
 from jarvis.server.ingest.uploads import create
-from jarvis.server.jobs import queue
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from tests.builders import trace
 from tests.capture.test_merge import captured, step

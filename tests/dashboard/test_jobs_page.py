@@ -9,11 +9,11 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.testing.v1 import AppTest
 
+from jarvis.server import claims
+from jarvis.server import queue as job_queue
 from jarvis.server.database import JobKind, JobState, database
-from jarvis.server.jobs import claims
-from jarvis.server.jobs import queue as job_queue
 from jarvis.server.jobs.kinds import Export
-from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, NewJob, Outcome
+from jarvis.server.queue import FinishedStep, Job, JobProgress, NewJob, Outcome
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import outdated, work_off
 

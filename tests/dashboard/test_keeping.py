@@ -9,8 +9,8 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard.sidebar import popover_key
 from jarvis.run import read_manifest
+from jarvis.server import queue
 from jarvis.server.database import database
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
 from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage.catalog import analysis_root, read_catalog, set_pinned, stored_row

@@ -21,7 +21,7 @@ from jarvis.pipeline import opened_at
 from jarvis.replay import select
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
-from jarvis.server import note_actions
+from jarvis.server import note_actions, queue
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import LOCAL, Person, Role
 from jarvis.server.actions import Actor
@@ -32,7 +32,6 @@ from jarvis.server.database import (
     database,
     writing,
 )
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export, job_file
 from jarvis.server.storage import report_notes
 from jarvis.server.storage.catalog import analysis_root

@@ -14,9 +14,9 @@ from jarvis.charts import LIGHT, category_color
 from jarvis.dashboard.pages.timeline.perfetto import address_at
 from jarvis.run import Run
 from jarvis.run.timeline import PATH, Timeline, Window
+from jarvis.server import queue
 from jarvis.server.database import database
 from jarvis.server.ingest.tickets import ticket_holder, timeline_purpose
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export, job_file
 from jarvis.server.jobs.kinds.exports import HAS_TRACE
 from jarvis.server.page_links import timeline_link

@@ -13,10 +13,10 @@ from sqlalchemy import Engine
 
 from jarvis.core.workspace import analyses_dir, database_file
 from jarvis.pipeline import STEPS
+from jarvis.server import claims, queue
 from jarvis.server.database import JobState, database
 from jarvis.server.errors import DatabaseError
-from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import Job
+from jarvis.server.queue import Job
 from jarvis.server.storage.catalog import analysis_root
 from tests.server.working import (
     HELD_WORKER,

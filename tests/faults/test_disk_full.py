@@ -20,11 +20,11 @@ from sqlalchemy import Engine
 from jarvis.core.workspace import HOME_VARIABLE, analyses_dir, exports_dir
 from jarvis.pipeline import STEPS
 from jarvis.run.store import write_parquet
+from jarvis.server import queue
 from jarvis.server.database import JobState
 from jarvis.server.errors import DatabaseError, NoSpaceError
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.upload_writer import resume_upload
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
 from tests.server.working import (
     HELD_WORKER,

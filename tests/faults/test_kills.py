@@ -11,8 +11,8 @@ from sqlalchemy import Engine
 from jarvis.core.request import AnalysisOptions
 from jarvis.core.workspace import RunPaths, analyses_dir, exports_dir, uploads_dir
 from jarvis.pipeline import REPROJECTION_STEPS, STEPS
+from jarvis.server import queue
 from jarvis.server.database import JobState
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Compare, Export, Replay, Reproject, job_file
 from jarvis.server.jobs.kinds.base import Request
 from jarvis.server.jobs.kinds.exports import STEPS as COMPARE_STEPS

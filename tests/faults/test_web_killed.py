@@ -5,9 +5,9 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from jarvis.core.workspace import analyses_dir
+from jarvis.server import queue
 from jarvis.server.database import JobState
 from jarvis.server.ingest.intake import sample_trace
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission

@@ -20,7 +20,7 @@ from jarvis.server.database import database, writing
 from jarvis.server.errors import ArchiveError, ReceivedRunError
 from jarvis.server.jobs.kinds import JobOutput
 from jarvis.server.jobs.kinds.analyses import Load
-from jarvis.server.jobs.workers.job_child import MEMORY_VARIABLE
+from jarvis.server.jobs.processes.job_child import MEMORY_VARIABLE
 from jarvis.server.storage import analysis_rows, run_limits
 from jarvis.server.storage.analysis_rows import made_on, stored_for, stored_rows
 from jarvis.server.storage.archive import load_archive, save_archive

@@ -26,8 +26,8 @@ from jarvis.perf_report import PerfReport
 from jarvis.perf_report.timeline.host import MAX_BINS, HostTimeline
 from jarvis.run import Run
 from jarvis.run.tree_data import read_tree_data
+from jarvis.server import queue
 from jarvis.server.database import JobState, database
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.submission import Submission
 from jarvis.text.format import MAX_NAME_LENGTH

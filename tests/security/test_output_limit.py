@@ -20,8 +20,8 @@ from jarvis.reports.csv import write_csvs
 from jarvis.reports.xlsx import write_workbook
 from jarvis.run import Run
 from jarvis.run.store import write_parquet
+from jarvis.server import queue
 from jarvis.server.database import JobState, database
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.submission import Submission
 from tests import growing

@@ -14,9 +14,9 @@ from jarvis.server.actions import Actor
 from jarvis.server.database import HARDWARE_OWNERS, writing
 from jarvis.server.errors import ForbiddenError, OthersAnalysisError
 from jarvis.server.jobs.kinds import Analyze
-from jarvis.server.jobs.workers.job_child import assignment_of
-from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
-from jarvis.server.jobs.workers.job_process import outcome_of
+from jarvis.server.jobs.processes.job_child import assignment_of
+from jarvis.server.jobs.processes.job_messages import FailedMessage, OutputMessage
+from jarvis.server.jobs.processes.job_process import outcome_of
 from jarvis.server.storage.analysis_rows import stored_for, stored_rows
 from jarvis.server.storage.archive import load_archive, save_archive
 from jarvis.server.storage.catalog import read_catalog, set_pinned

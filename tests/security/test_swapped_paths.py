@@ -16,9 +16,9 @@ from jarvis.server.actions import Actor
 from jarvis.server.errors import IntakeError
 from jarvis.server.ingest.intake import ROOTS_VARIABLE, opened_input, server_trace
 from jarvis.server.jobs.kinds import Analyze, Inspect, Request
-from jarvis.server.jobs.workers.job_child import assignment_of
-from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
-from jarvis.server.jobs.workers.job_process import outcome_of
+from jarvis.server.jobs.processes.job_child import assignment_of
+from jarvis.server.jobs.processes.job_messages import FailedMessage, OutputMessage
+from jarvis.server.jobs.processes.job_process import outcome_of
 from jarvis.server.storage.analysis_rows import stored_rows
 from jarvis.server.storage.catalog import read_catalog
 from jarvis.server.submission import Submission

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from jarvis.core.request import AnalysisOptions
 from jarvis.core.workspace import exports_dir
-from jarvis.server import actions, migrations
+from jarvis.server import actions, claims, migrations, queue
 from jarvis.server.access.rights import Role
 from jarvis.server.actions import Actor
 from jarvis.server.database import (
@@ -26,13 +26,12 @@ from jarvis.server.database import (
     writing,
 )
 from jarvis.server.errors import UnknownAnalysisError, UnknownJobError
-from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Compare, Export, Replay, Reproject, Request
 from jarvis.server.jobs.kinds.fetches import Fetch
-from jarvis.server.jobs.queue import Job, JobProgress, NewJob, Outcome
-from jarvis.server.jobs.workers.job_child import assignment_of
-from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
-from jarvis.server.jobs.workers.job_process import outcome_of
+from jarvis.server.jobs.processes.job_child import assignment_of
+from jarvis.server.jobs.processes.job_messages import FailedMessage, OutputMessage
+from jarvis.server.jobs.processes.job_process import outcome_of
+from jarvis.server.queue import Job, JobProgress, NewJob, Outcome
 from jarvis.server.storage.analysis_rows import stored_rows
 from jarvis.server.storage.catalog import analysis_root, read_catalog, set_visibility
 from jarvis.server.submission import Submission, submit

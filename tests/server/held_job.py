@@ -5,7 +5,7 @@ import time
 
 from jarvis.core.staging import LABEL_VARIABLE
 from jarvis.pipeline import STEPS, Step
-from jarvis.server.jobs.workers import job_process
+from jarvis.server.jobs.processes import job_process
 from tests.server.working import EVERY_JOB, held_file, hold_file
 
 

@@ -4,9 +4,9 @@ import os
 import signal
 import sys
 
+from jarvis.server import claims
 from jarvis.server.database import database
-from jarvis.server.jobs import claims
-from jarvis.server.jobs.workers import worker
+from jarvis.server.jobs import worker
 from jarvis.server.settings import settings
 from tests.server.working import HEARTBEAT_TIMEOUT_S
 

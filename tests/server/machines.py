@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE
+from jarvis.server import queue
 from jarvis.server.database import database
-from jarvis.server.jobs import queue
-from jarvis.server.jobs.queue import Job
+from jarvis.server.queue import Job
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit

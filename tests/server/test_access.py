@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.server import queue
 from jarvis.server.access.rights import LOCAL, Person, Role, may_change, may_see, require
 from jarvis.server.database import JobKind, JobState, Visibility
 from jarvis.server.errors import ForbiddenError
-from jarvis.server.jobs import queue
-from jarvis.server.jobs.queue import NewJob
+from jarvis.server.queue import NewJob
 from tests.server.conftest import on_both_databases
 
 ADA, BOB = "ada@example.org", "bob@example.org"

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from jarvis.core.labels import RunLabels
 from jarvis.core.workspace import exports_dir
 from jarvis.hardware import load_hardware
-from jarvis.server import actions, submission
+from jarvis.server import actions, claims, queue, submission
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, AuditFilter, Channel
 from jarvis.server.access.rights import LOCAL, Role
@@ -25,9 +25,8 @@ from jarvis.server.errors import (
     UnknownAnalysisError,
     UnknownJobError,
 )
-from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Compare, Export, Inspect, Replay, Reproject
-from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
+from jarvis.server.queue import JobProgress, NewJob, Outcome
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import record, stored_for, stored_rows
 from jarvis.server.storage.catalog import read_catalog

@@ -12,6 +12,7 @@ from zipfile import ZipFile
 import pytest
 
 from jarvis.core.workspace import analyses_dir
+from jarvis.server import queue
 from jarvis.server.database import database
 from jarvis.server.errors import (
     ArtifactError,
@@ -20,7 +21,6 @@ from jarvis.server.errors import (
     MissingArtifactError,
 )
 from jarvis.server.ingest.intake import store_upload
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import stored_rows, version_of

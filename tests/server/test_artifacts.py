@@ -12,11 +12,11 @@ from jarvis.cli import main
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, RunPaths
 from jarvis.hardware import load_hardware
 from jarvis.run import Run
+from jarvis.server import queue
 from jarvis.server.database import database
 from jarvis.server.errors import MissingInputError, UnknownAnalysisError
 from jarvis.server.ingest import intake
 from jarvis.server.ingest.intake import sample_trace, store_upload
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze, Export, Inspect, job_file, request_of
 from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage import artifact_copies, artifacts, custom_hardware

@@ -16,11 +16,11 @@ from sqlalchemy import Engine
 
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import RunPaths, analyses_dir
+from jarvis.server import claims, queue
+from jarvis.server.claims import HEARTBEAT_TIMEOUT_S
 from jarvis.server.database import JobKind, JobState, database
 from jarvis.server.ingest.intake import store_upload
-from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.claims import HEARTBEAT_TIMEOUT_S
-from jarvis.server.jobs.queue import JobProgress, NewJob
+from jarvis.server.queue import JobProgress, NewJob
 from jarvis.server.storage.catalog import pinned, read_catalog, set_pinned
 from jarvis.server.submission import StoredAnalysis, Submission, submit
 from tests import optional

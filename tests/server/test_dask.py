@@ -21,18 +21,18 @@ from jarvis.core.workspace import analyses_dir
 from jarvis.pipeline import STEPS
 from jarvis.ranks.run import DistributedRun
 from jarvis.run import Run
+from jarvis.server import claims, queue
 from jarvis.server.actions import OPERATOR, submit_ranks
 from jarvis.server.database import JobKind, JobState
 from jarvis.server.errors import SettingsError
 from jarvis.server.http.web.lifespan import job_slots, worker_command
 from jarvis.server.ingest.intake import store_upload
-from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.dask import task
 from jarvis.server.jobs.dask.task import Order, Report, storage_mark
 from jarvis.server.jobs.kinds import Analyze, Inspect
-from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, Outcome
-from jarvis.server.jobs.workers.job_messages import Assignment
-from jarvis.server.jobs.workers.worker import set_up_worker
+from jarvis.server.jobs.processes.job_messages import Assignment
+from jarvis.server.jobs.worker import set_up_worker
+from jarvis.server.queue import FinishedStep, Job, JobProgress, Outcome
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.submission import Submission
 from tests.builders import trace

@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, text
 
 from jarvis.core.labels import NO_LABELS
-from jarvis.server import migrations
+from jarvis.server import migrations, queue
 from jarvis.server.database import (
     BUSY_S,
     METADATA,
@@ -27,9 +27,8 @@ from jarvis.server.database import (
     reading,
 )
 from jarvis.server.errors import DatabaseError, NewerDatabaseError
-from jarvis.server.jobs import queue
-from jarvis.server.jobs.queue import NewJob
 from jarvis.server.migrations import HEAD
+from jarvis.server.queue import NewJob
 from jarvis.server.storage.analysis_rows import all_rows
 from tests.server.conftest import on_both_databases
 from tests.services.postgres import PASSWORD, URL_VARIABLE, Postgres

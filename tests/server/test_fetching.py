@@ -21,6 +21,7 @@ from jarvis.core.workspace import uploads_dir
 from jarvis.pipeline import STEPS, Step
 from jarvis.ranks.inputs import TooManyFilesError
 from jarvis.run import read_manifest
+from jarvis.server import queue
 from jarvis.server.database import JobState
 from jarvis.server.errors import AddressError, FetchError, IntakeError
 from jarvis.server.ingest import fetch
@@ -33,7 +34,6 @@ from jarvis.server.ingest.fetch import (
     trace_urls,
 )
 from jarvis.server.ingest.intake import StoredTrace
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import request_of
 from jarvis.server.jobs.kinds.fetches import FETCH_STEP, Fetch
 from jarvis.server.storage.catalog import analysis_root

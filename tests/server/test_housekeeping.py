@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, analyses_dir
+from jarvis.server import claims, queue
 from jarvis.server.database import JobKind, JobState, database
 from jarvis.server.errors import MissingArtifactError, UnknownAnalysisError
 from jarvis.server.ingest.intake import store_upload
-from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Inspect
-from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
+from jarvis.server.queue import JobProgress, NewJob, Outcome
 from jarvis.server.retention.housekeeping import clean_up, delete_orphans
 from jarvis.server.retention.plan import Kind, Limits, plan, prune
 from jarvis.server.retention.removal import remove_analysis

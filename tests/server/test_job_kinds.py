@@ -31,13 +31,13 @@ from jarvis.reports import load_reporters
 from jarvis.reports.perfetto import FORMAT as PERFETTO
 from jarvis.reports.perfetto.trace_file import FROM_RUN, FROM_TRACE
 from jarvis.run import Run
+from jarvis.server import queue
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import LOCAL
 from jarvis.server.actions import Actor, ask_for_file
 from jarvis.server.database import JobState
 from jarvis.server.errors import MissingInputError, OutdatedJobError
 from jarvis.server.ingest.remote_runs import RemoteRun
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import (
     WHOLE_RUN,
     Analyze,
@@ -58,9 +58,9 @@ from jarvis.server.jobs.kinds.analyses import Load, Remote
 from jarvis.server.jobs.kinds.exports import HAS_TRACE, ORIGIN
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.kinds.ranks import RanksExport, RanksWhatIf
-from jarvis.server.jobs.queue import Job
-from jarvis.server.jobs.workers.job_messages import Assignment, FailedMessage
-from jarvis.server.jobs.workers.job_process import outcome_of
+from jarvis.server.jobs.processes.job_messages import Assignment, FailedMessage
+from jarvis.server.jobs.processes.job_process import outcome_of
+from jarvis.server.queue import Job
 from jarvis.server.storage.catalog import Entry, analysis_root, read_catalog
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace

@@ -9,10 +9,10 @@ import pytest
 import structlog
 from sqlalchemy import Engine
 
+from jarvis.server import claims, queue
 from jarvis.server.database import JobKind, JobState
-from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.logs import about, configure_logs
+from jarvis.server.queue import JobProgress, NewJob, Outcome
 
 
 @pytest.fixture

@@ -11,17 +11,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Engine, update
 
+from jarvis.server import claims, queue
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState
 from jarvis.server.errors import UnknownJobError
-from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, NewJob, Outcome
+from jarvis.server.queue import FinishedStep, Job, JobProgress, NewJob, Outcome
 from tests.server.conftest import on_both_databases
 
 pytestmark = on_both_databases
 
 CLAIM_ALL = """
 import sys
-from jarvis.server.jobs import claims
+from jarvis.server import claims
 from jarvis.server.database import database
 engine = database()
 print("ready", flush=True)

@@ -9,15 +9,14 @@ from jarvis.cli import main
 from jarvis.core.workspace import analyses_dir
 from jarvis.ranks.manifest import DistributedManifest, MemberState, superseded_text
 from jarvis.ranks.run import DistributedRun
-from jarvis.server import actions
+from jarvis.server import actions, claims, queue
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.actions import OPERATOR, Actor
 from jarvis.server.database import JobKind, JobState, Visibility
 from jarvis.server.errors import RankCountError, UnknownAnalysisError
-from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze
-from jarvis.server.jobs.queue import Job, JobProgress, Outcome
+from jarvis.server.queue import Job, JobProgress, Outcome
 from jarvis.server.storage.catalog import pinned, read_catalog, set_visibility, stored_row
 from jarvis.server.submission import Submission
 from tests.dashboard.inline_jobs import work_off

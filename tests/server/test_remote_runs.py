@@ -16,10 +16,10 @@ from sqlalchemy import Engine
 from jarvis.core.workspace import analyses_dir
 from jarvis.pipeline import STEPS, Step, analyze
 from jarvis.run import SCHEMA_VERSION, read_manifest
+from jarvis.server import queue
 from jarvis.server.database import JobState
 from jarvis.server.errors import RemoteError
 from jarvis.server.ingest.remote_runs import CONNECT_STEP, RETURN_STEP, RemoteRun
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import JobOutput, request_of
 from jarvis.server.jobs.kinds.analyses import Remote
 from jarvis.server.storage.archive import save_archive, unpack_archive

@@ -17,14 +17,14 @@ from jarvis.core.workspace import (
     trace_cache_dir,
     uploads_dir,
 )
+from jarvis.server import claims, queue
 from jarvis.server.access import audit
 from jarvis.server.access.rights import LOCAL
 from jarvis.server.database import AUDIT, JOBS, JobKind, JobState
 from jarvis.server.errors import RemovalRefusedError, UnknownAnalysisError
 from jarvis.server.ingest.intake import store_upload
-from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Export
-from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
+from jarvis.server.queue import JobProgress, NewJob, Outcome
 from jarvis.server.retention import housekeeping
 from jarvis.server.retention.plan import Kind, Limits, Plan, age_words, plan, prune
 from jarvis.server.retention.removal import remove_analysis

@@ -8,12 +8,12 @@ from sqlalchemy import Engine
 
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE
 from jarvis.run import Run
+from jarvis.server import queue
 from jarvis.server.database import JobState
 from jarvis.server.errors import UnknownAnalysisError
 from jarvis.server.ingest.intake import store_upload
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze, Export, job_file
-from jarvis.server.jobs.queue import Job
+from jarvis.server.queue import Job
 from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.submission import Submission

@@ -14,15 +14,15 @@ from sqlalchemy import Engine, select, update
 from jarvis.core.workspace import analyses_dir
 from jarvis.pipeline import STEPS
 from jarvis.run import Run
+from jarvis.server import claims, queue
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState, reading
 from jarvis.server.errors import SettingsError
 from jarvis.server.http.web import lifespan
-from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Inspect
-from jarvis.server.jobs.queue import NewJob, Outcome
-from jarvis.server.jobs.workers.job_child import LocalJobProcess, memory_limit_bytes
-from jarvis.server.jobs.workers.job_messages import Assignment
-from jarvis.server.jobs.workers.worker import REAP_S
+from jarvis.server.jobs.processes.job_child import LocalJobProcess, memory_limit_bytes
+from jarvis.server.jobs.processes.job_messages import Assignment
+from jarvis.server.jobs.worker import REAP_S
+from jarvis.server.queue import NewJob, Outcome
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.submission import Submission
 from jarvis.trace import TraceInfo
@@ -112,7 +112,7 @@ def test_a_worker_works_on_postgresql(engine: Engine, trace_file: Path) -> None:
 
 def test_a_worker_leaves_what_only_jobs_need_to_them() -> None:
     code = (
-        "import sys, jarvis.server.jobs.workers.worker\n"
+        "import sys, jarvis.server.jobs.worker\n"
         "print([m for m in ('polars', 'numpy', 'jarvis.analyses') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from jarvis.server import queue
 from jarvis.server.database import JobState
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze
-from jarvis.server.jobs.queue import Job, NewJob
+from jarvis.server.queue import Job, NewJob
 from jarvis.server.submission import Submission
 
 REAL, HELD_WORKER = "jarvis.cli worker", "tests.server.held_worker"

@@ -24,8 +24,8 @@ from typing import Any
 
 _MODULES = (
     "jarvis.cli",
-    "jarvis.server.jobs.workers.job_process",
-    "jarvis.server.jobs.workers.worker",
+    "jarvis.server.jobs.processes.job_process",
+    "jarvis.server.jobs.worker",
     "tests.server.held_job",
     "tests.server.held_worker",
     "uvicorn",

@@ -18,12 +18,12 @@ from jarvis.dashboard.widgets.job_view import JOB, POLL_S, draw, open_result
 from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
 from jarvis.dashboard.widgets.table import height_of, moment_column, without_pale_texts
 from jarvis.schemas.names import C
+from jarvis.server import claims
+from jarvis.server import queue as job_queue
 from jarvis.server.actions import get_visible_job
 from jarvis.server.database import ACTIVE, JobKind, JobState, database
 from jarvis.server.errors import UnknownJobError
-from jarvis.server.jobs import claims
-from jarvis.server.jobs import queue as job_queue
-from jarvis.server.jobs.queue import Job
+from jarvis.server.queue import Job
 from jarvis.text.format import MISSING, counted
 from jarvis.text.markdown import escape
 

@@ -21,7 +21,7 @@ from jarvis.server.actions import Actor, ask_for_file, submit_job
 from jarvis.server.database import Visibility, database
 from jarvis.server.errors import UnknownPersonError
 from jarvis.server.jobs.kinds import FileRequest, Request
-from jarvis.server.jobs.queue import Job
+from jarvis.server.queue import Job
 from jarvis.server.settings import Settings, settings
 from jarvis.server.storage.catalog import Catalog, read_catalog
 

@@ -15,8 +15,8 @@ from jarvis.server.database import JobState
 from jarvis.server.errors import OutdatedJobError
 from jarvis.server.ingest.tickets import file_purpose, ticket_of
 from jarvis.server.jobs.kinds import FileRequest, job_file, request_of
-from jarvis.server.jobs.queue import Job
 from jarvis.server.page_links import file_link
+from jarvis.server.queue import Job
 from jarvis.text.format import byte_size
 from jarvis.text.markdown import escape
 

@@ -10,13 +10,13 @@ from jarvis.dashboard.session.current_user import actor, current_user
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.polling import polled
+from jarvis.server import claims, queue
 from jarvis.server.access.rights import may_change
 from jarvis.server.actions import cancel_job, get_visible_job, retry_job
 from jarvis.server.database import ACTIVE, JobState, database
 from jarvis.server.errors import UnknownJobError
-from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import RETRYABLE, Job
 from jarvis.server.page_links import OF_RANKS
+from jarvis.server.queue import RETRYABLE, Job
 from jarvis.text.format import byte_size, counted
 from jarvis.text.markdown import escape
 

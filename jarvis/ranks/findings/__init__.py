@@ -16,11 +16,11 @@ from jarvis.ranks.findings.facts import (
 )
 from jarvis.ranks.findings.lateness import jitter, late_rank
 from jarvis.ranks.findings.links import ep_imbalance, mismatch, slow_link, small_messages
-from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.findings.overlap import exposed_transfer
 from jarvis.ranks.findings.pipeline import pipeline_bubble
 from jarvis.ranks.identity import as_ranges
 from jarvis.ranks.join import Joined
+from jarvis.ranks.messages import MESSAGES
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, to_text
 

@@ -9,8 +9,8 @@ from jarvis.impact import share_pct
 from jarvis.ranks import speed
 from jarvis.ranks.events import POINT_TO_POINT
 from jarvis.ranks.findings.facts import RankFacts
-from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.gain import StepGain
+from jarvis.ranks.messages import MESSAGES
 from jarvis.schemas.names import C
 
 MIN_RATIO, MADS = 1.02, 5

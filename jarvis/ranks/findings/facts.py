@@ -9,9 +9,9 @@ import polars as pl
 
 from jarvis.findings import Finding, Impact, Priority, Range
 from jarvis.impact import share_pct, with_steps
-from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.gain import JointSteps, StepGain
 from jarvis.ranks.join import Joined
+from jarvis.ranks.messages import MESSAGES
 from jarvis.savings import step_priority
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message

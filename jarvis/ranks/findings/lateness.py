@@ -12,8 +12,8 @@ from jarvis.perf_report.timeline.states import State
 from jarvis.ranks.clock import NORMAL
 from jarvis.ranks.delays import MIN_CAUSE_SHARE
 from jarvis.ranks.findings.facts import RankFacts
-from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.lateness import is_comparable, is_own
+from jarvis.ranks.messages import MESSAGES
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 

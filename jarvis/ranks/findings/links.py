@@ -7,9 +7,9 @@ import polars as pl
 from jarvis.findings import Finding, Priority
 from jarvis.impact import share_pct
 from jarvis.ranks.findings.facts import RANKS, RankFacts
-from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.gain import StepGain
 from jarvis.ranks.matching import SAME_SIZE
+from jarvis.ranks.messages import MESSAGES
 from jarvis.schemas.names import C
 
 MIN_BYTES = 1 << 20

@@ -9,10 +9,10 @@ from jarvis.core.arrays import Float64s, Int64s
 from jarvis.findings import Finding
 from jarvis.perf_report.intervals import covered_until
 from jarvis.ranks.findings.facts import RankFacts
-from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.findings.pipeline import schedule_of
 from jarvis.ranks.gain import StepGain
 from jarvis.ranks.members import Batch, Member
+from jarvis.ranks.messages import MESSAGES
 from jarvis.ranks.roles import Role
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message

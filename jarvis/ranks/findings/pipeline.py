@@ -9,8 +9,8 @@ from jarvis.findings import Finding
 from jarvis.impact import share_pct
 from jarvis.ranks.bubbles import PHASES
 from jarvis.ranks.findings.facts import RankFacts
-from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.gain import StepGain
+from jarvis.ranks.messages import MESSAGES
 from jarvis.ranks.roles import Role
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message

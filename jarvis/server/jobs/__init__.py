@@ -1,1 +1,1 @@
-"""Job queue: rows, claims, kinds, workers."""
+"""What jobs do, and the worker that runs them in processes or on Dask."""

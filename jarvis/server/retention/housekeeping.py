@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Engine, and_, delete, func, select
 
 from jarvis.core.staging import clear_staged
 from jarvis.core.workspace import analyses_dir, exports_dir, sweep_pushes, uploads_dir
+from jarvis.server import queue
 from jarvis.server.database import (
     ACTIVE,
     AUDIT,
@@ -26,7 +27,6 @@ from jarvis.server.database import (
 )
 from jarvis.server.errors import UnknownJobError
 from jarvis.server.ingest import uploads
-from jarvis.server.jobs import queue
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import all_rows, folders_here, forget, is_copy, stored_rows

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jarvis.core.workspace import analyses_dir
+from jarvis.server import queue
 from jarvis.server.database import database
 from jarvis.server.errors import RemovalRefusedError
-from jarvis.server.jobs import queue
 from jarvis.server.storage.analysis_rows import AnalysisRow, forget
 from jarvis.server.storage.artifacts import remove_analysis as remove_shared
 from jarvis.server.storage.catalog import read_catalog, stored_row

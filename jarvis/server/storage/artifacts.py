@@ -17,9 +17,9 @@ from jarvis.core.output import write_zip
 from jarvis.core.staging import file_sha256, scratch_folder, staged_folder
 from jarvis.core.unpacking import DAMAGE
 from jarvis.core.workspace import RunPaths, analyses_dir, custom_hardware_dir, home, uploads_dir
+from jarvis.server import queue
 from jarvis.server.database import database
 from jarvis.server.errors import ArtifactError, DamagedArtifactError, MissingArtifactError
-from jarvis.server.jobs import queue
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifact_copies as copies
 from jarvis.server.storage import custom_hardware

@@ -10,12 +10,12 @@ from starlette.testclient import TestClient
 
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.widgets import job_view
+from jarvis.server import queue
 from jarvis.server.access import audit
 from jarvis.server.access.rights import Role
 from jarvis.server.database import database
 from jarvis.server.http.api import analysis_routes
 from jarvis.server.ingest.intake import ROOTS_VARIABLE
-from jarvis.server.jobs import queue
 from jarvis.server.page_links import analysis_page, job_page
 from tests.builders import trace
 from tests.dashboard.inline_jobs import outdated, work_off

@@ -6,12 +6,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from jarvis.core.workspace import exports_dir
+from jarvis.server import claims, queue
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.ingest import tickets
-from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.page_links import file_link
+from jarvis.server.queue import JobProgress, NewJob, Outcome
 from tests.server.api.conftest import bearer
 
 CONTENT = b"bytes of an export" * 10_000

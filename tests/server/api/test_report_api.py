@@ -18,10 +18,10 @@ from jarvis.server.access.rights import LOCAL, Person, Role
 from jarvis.server.actions import Actor
 from jarvis.server.database import Visibility
 from jarvis.server.jobs.kinds import Export, Request, job_file
-from jarvis.server.jobs.queue import Job
-from jarvis.server.jobs.workers.job_child import assignment_of
-from jarvis.server.jobs.workers.job_messages import OutputMessage
-from jarvis.server.jobs.workers.job_process import outcome_of
+from jarvis.server.jobs.processes.job_child import assignment_of
+from jarvis.server.jobs.processes.job_messages import OutputMessage
+from jarvis.server.jobs.processes.job_process import outcome_of
+from jarvis.server.queue import Job
 from jarvis.server.storage.catalog import read_catalog, set_visibility
 from tests.server.api.conftest import bearer
 

@@ -13,13 +13,14 @@ from starlette.testclient import TestClient
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
+from jarvis.server import claims, queue
 from jarvis.server.database import JobKind, JobState
 from jarvis.server.errors import DatabaseError
-from jarvis.server.http.web import health, routes
+from jarvis.server.http.app import routes
+from jarvis.server.http.web import health
 from jarvis.server.http.web.health import FRESH_S, TimedProbe
 from jarvis.server.http.web.metrics import queue_figures
-from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
+from jarvis.server.queue import JobProgress, NewJob, Outcome
 from tests.server.web.awaiting import awaited
 from tests.server.working import wait_for
 from tests.services.serving import TIMEOUT_S, Serving

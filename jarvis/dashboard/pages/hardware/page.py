@@ -21,7 +21,7 @@ from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.server.errors import UnknownAnalysisError
 from jarvis.server.jobs.kinds import Reproject
-from jarvis.server.jobs.queue import Job
+from jarvis.server.queue import Job
 from jarvis.server.storage.catalog import name_of
 from jarvis.text.format import MISSING, counted, listed, milliseconds, percent
 from jarvis.text.markdown import code, escape

@@ -12,7 +12,7 @@ from jarvis.server.errors import OutdatedJobError
 from jarvis.server.ingest.uploads import Upload
 from jarvis.server.jobs.kinds import request_of
 from jarvis.server.jobs.kinds.analyses import Load
-from jarvis.server.jobs.queue import Job
+from jarvis.server.queue import Job
 from jarvis.text.markdown import escape
 
 PARAMETER = "archive_upload"

@@ -55,7 +55,7 @@ from jarvis.server.ingest.intake import output_folder
 from jarvis.server.ingest.remote_runs import RemoteRun
 from jarvis.server.jobs.kinds import Analyze, Request, request_of
 from jarvis.server.jobs.kinds.analyses import Remote
-from jarvis.server.jobs.queue import Job
+from jarvis.server.queue import Job
 from jarvis.server.settings import settings
 from jarvis.server.storage.artifacts import find_file
 from jarvis.server.submission import Submission

@@ -15,16 +15,16 @@ from jarvis.dashboard.session.links import note_control
 from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.widgets.controls import keyed_segments, text_input
 from jarvis.dashboard.widgets.job_view import POLL_S, follow, remember_job, remembered_job
+from jarvis.server import queue
 from jarvis.server.database import JobState, Visibility, database
 from jarvis.server.errors import IntakeError
 from jarvis.server.ingest.addresses import HOSTS_VARIABLE, without_secrets
 from jarvis.server.ingest.fetch import names_several
 from jarvis.server.ingest.intake import sample_trace, server_trace, trace_roots
 from jarvis.server.ingest.remote_runs import TARGETS_VARIABLE
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.jobs.kinds.fetches import Fetch
-from jarvis.server.jobs.queue import RETRYABLE, Job
+from jarvis.server.queue import RETRYABLE, Job
 from jarvis.server.settings import settings
 from jarvis.server.storage.artifacts import find_file
 from jarvis.server.storage.storage_keys import path_at

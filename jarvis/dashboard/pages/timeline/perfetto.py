@@ -12,7 +12,7 @@ from jarvis.reports.perfetto import FORMAT
 from jarvis.run.timeline import Window
 from jarvis.server.jobs.kinds import Export, job_file
 from jarvis.server.jobs.kinds.exports import HAS_TRACE, ORIGIN
-from jarvis.server.jobs.queue import Job
+from jarvis.server.queue import Job
 from jarvis.server.settings import settings
 from jarvis.server.storage.catalog import name_of
 

@@ -19,7 +19,7 @@ from jarvis.ranks.run import DistributedRun
 from jarvis.reports.ranks_export import check_ranks_format
 from jarvis.run.results import results_data
 from jarvis.schemas.names import C
-from jarvis.server import actions
+from jarvis.server import actions, queue
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, require_viewer
 from jarvis.server.actions import Actor
@@ -51,7 +51,6 @@ from jarvis.server.http.api.callers import Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
 from jarvis.server.ingest.fetch import trace_urls
 from jarvis.server.ingest.intake import server_trace
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import WHOLE_RUN, Analyze
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.kinds.ranks import ANSWER, RanksExport, RanksWhatIf

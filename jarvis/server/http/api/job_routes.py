@@ -9,17 +9,16 @@ from fastapi import APIRouter, Path, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
-from jarvis.server import actions
+from jarvis.server import actions, queue
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Role, require
 from jarvis.server.actions import Actor
 from jarvis.server.database import JobKind, JobState, database
 from jarvis.server.errors import UnknownFileError
 from jarvis.server.http.api.callers import MAX_ID_LENGTH, Caller, Downloader
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import job_file
-from jarvis.server.jobs.queue import Job
 from jarvis.server.page_links import page_of
+from jarvis.server.queue import Job
 
 JobId = Annotated[str, Path(description="id of a job", max_length=MAX_ID_LENGTH)]
 

@@ -14,9 +14,9 @@ from starlette.routing import Route
 
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import home
+from jarvis.server import claims
 from jarvis.server.database import database, reading
 from jarvis.server.errors import NotReadyError
-from jarvis.server.jobs import claims
 from jarvis.server.migrations import HEAD, version
 from jarvis.server.storage import artifacts
 

@@ -42,7 +42,7 @@ def worker_command(slots: int | None) -> tuple[str, ...]:
     return (
         sys.executable,
         "-m",
-        "jarvis.server.jobs.workers.worker",
+        "jarvis.server.jobs.worker",
         "--tied-to-input",
         *options,
     )

@@ -25,10 +25,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Scope
 
+from jarvis.server.claims import silent_since
 from jarvis.server.database import JOBS, WORKERS, JobState, database, reading
 from jarvis.server.errors import DatabaseError
 from jarvis.server.http.web.health import TimedProbe
-from jarvis.server.jobs.claims import silent_since
 
 RECENT = timedelta(hours=1)
 """Maximum age of ended jobs in the job-time quantiles."""

@@ -1,12 +1,12 @@
 """Downloads of traces by http, https, sftp or s3 from allowed hosts, and the traces of a folder."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import IO, NamedTuple, Protocol
+from typing import IO, NamedTuple
 from urllib.parse import quote, unquote
 
 from jarvis.core.staging import file_sha256
@@ -14,64 +14,14 @@ from jarvis.core.workspace import TRUTH_NAME
 from jarvis.ranks.inputs import MAX_DEPTH, TooManyFilesError, expanded, max_ranks
 from jarvis.server.errors import AddressError, FetchError, IntakeError, InterruptedFetchError
 from jarvis.server.ingest.addresses import S3, SFTP, Address, address_of
+from jarvis.server.ingest.fetch.base import (
+    ListFolder,
+    OpenedDownload,
+    RemoteFile,
+)
 from jarvis.server.ingest.intake import StoredTrace, adopt_upload, upload_name
 from jarvis.server.settings import PREFIX, settings
-from jarvis.text.markdown import short_line
 from jarvis.trace import SUFFIXES
-
-CONNECT_S = 10.0
-"""Connection timeout."""
-
-SILENCE_S = 60.0
-"""Read timeout."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedDownload:
-    """An open download.
-
-    Attributes:
-        start: offset of the first byte in ``pieces``.
-        total_bytes: size of the whole file, or None if it is unknown.
-        names: candidates for the file name, best first.
-        pieces: content from ``start``; raises InterruptedFetchError if the connection is lost.
-    """
-
-    start: int
-    total_bytes: int | None
-    names: tuple[str, ...]
-    pieces: Iterator[bytes]
-
-
-def error_text(error: BaseException | None) -> str:
-    """Return what a connection or library reports, on one line; it may be untrusted."""
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return short_line(str(text)).rstrip(".")
-
-
-class Entry(NamedTuple):
-    """A file or folder in a folder, by its decoded name."""
-
-    name: str
-    is_folder: bool
-
-
-ListFolder = Callable[[Address], Iterable[Entry]]
-"""Lists a folder; raises FetchError if it cannot be listed."""
-
-
-class RemoteFile(Protocol):
-    """A file on another machine."""
-
-    def open(self, offset: int) -> AbstractContextManager[OpenedDownload]:
-        """Request the bytes from ``offset``, or the whole file if it cannot be resumed.
-
-        Raises:
-            FetchError: the request was rejected.
-            AddressError: a redirect leads to a URL that is not allowed.
-            InterruptedFetchError: a retry may succeed.
-        """
-
 
 __all__ = ["AddressError", "FetchError", "download_trace", "fetch_trace"]
 

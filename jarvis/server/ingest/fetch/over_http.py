@@ -16,7 +16,7 @@ import httpx
 
 from jarvis.server.errors import FetchError, InterruptedFetchError
 from jarvis.server.ingest.addresses import HTTP, Address, Machine, address_of, machines_of
-from jarvis.server.ingest.fetch import CONNECT_S, SILENCE_S, Entry, OpenedDownload, error_text
+from jarvis.server.ingest.fetch.base import CONNECT_S, SILENCE_S, Entry, OpenedDownload, error_text
 
 MAX_REDIRECTS = 5
 MAX_INDEX_BYTES = 8 << 20

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from jarvis.server.errors import FetchError, InterruptedFetchError
 from jarvis.server.ingest.addresses import Address
-from jarvis.server.ingest.fetch import CONNECT_S, SILENCE_S, Entry, OpenedDownload, error_text
+from jarvis.server.ingest.fetch.base import CONNECT_S, SILENCE_S, Entry, OpenedDownload, error_text
 
 _PIECE_BYTES = 1 << 20
 _CHANGED = (HTTPStatus.PRECONDITION_FAILED, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)

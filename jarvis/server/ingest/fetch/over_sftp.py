@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from jarvis.server.errors import FetchError, InterruptedFetchError
 from jarvis.server.ingest.addresses import Address, machines_of
-from jarvis.server.ingest.fetch import (
+from jarvis.server.ingest.fetch.base import (
     CONNECT_S,
     SILENCE_S,
     Entry,

@@ -16,11 +16,11 @@ from distributed import Client, Future, KilledWorker
 from jarvis.core.product import product_version
 from jarvis.server.database import JobState
 from jarvis.server.jobs.dask.task import DIED, TOPIC, Order, Report, run_job, storage_mark
-from jarvis.server.jobs.queue import Job, Outcome
-from jarvis.server.jobs.workers.job_child import JobProcess, appended, assignment_of
+from jarvis.server.jobs.processes.job_child import JobProcess, appended, assignment_of
+from jarvis.server.queue import Job, Outcome
 from jarvis.server.settings import settings
 
-JOB_MODULE = "jarvis.server.jobs.workers.job_process"
+JOB_MODULE = "jarvis.server.jobs.processes.job_process"
 
 SILENT_S = 15.0
 """A Dask worker without a report for this time is dead. Users see it within half a minute."""

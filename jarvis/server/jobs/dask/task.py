@@ -17,12 +17,12 @@ from jarvis.core.errors import JarvisError
 from jarvis.core.product import product_version
 from jarvis.core.staging import clear_staged
 from jarvis.core.workspace import home
+from jarvis.server import claims
 from jarvis.server.database import JobState, database
 from jarvis.server.errors import RefusedError, UnknownJobError
-from jarvis.server.jobs import claims
-from jarvis.server.jobs.queue import FinishedStep, JobProgress, Outcome
-from jarvis.server.jobs.workers.job_child import LocalJobProcess, memory_limit_bytes
-from jarvis.server.jobs.workers.job_messages import Assignment
+from jarvis.server.jobs.processes.job_child import LocalJobProcess, memory_limit_bytes
+from jarvis.server.jobs.processes.job_messages import Assignment
+from jarvis.server.queue import FinishedStep, JobProgress, Outcome
 from jarvis.server.retention.housekeeping import delete_orphans
 from jarvis.server.settings import settings
 from jarvis.server.storage.storage_keys import path_at

@@ -15,12 +15,12 @@ from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import RunPaths, analyses_dir, exports_dir, safe_name, uploads_dir
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.run import Run, read_manifest
+from jarvis.server import queue
 from jarvis.server.access.rights import Person
 from jarvis.server.database import JobKind, JobState
 from jarvis.server.errors import MissingInputError
 from jarvis.server.ingest.intake import SAMPLE_NAME, sample_trace
-from jarvis.server.jobs import queue
-from jarvis.server.jobs.queue import Job, NewJob
+from jarvis.server.queue import Job, NewJob
 from jarvis.server.storage import custom_hardware
 from jarvis.server.storage.artifacts import find_file, is_shared, local_file, publish_file
 from jarvis.server.storage.catalog import analysis_root, name_of

@@ -26,12 +26,12 @@ from jarvis.ranks.manifest import MemberEntry
 from jarvis.ranks.run import DistributedRun, read_manifest
 from jarvis.reports.ranks_export import PERFETTO, SUFFIXES, write_ranks_export
 from jarvis.run import Run
+from jarvis.server import queue
 from jarvis.server.access.rights import may_see
 from jarvis.server.database import JobKind, JobState, Visibility, database
-from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds.base import FileRequest, JobOutput, Request
 from jarvis.server.jobs.kinds.exports import WHOLE_RUN
-from jarvis.server.jobs.queue import NewJob
+from jarvis.server.queue import NewJob
 from jarvis.server.storage.analysis_rows import AnalysisRow, context_person, narrowed, stored_rows
 from jarvis.server.storage.catalog import analysis_root, stored_row, strictest
 from jarvis.server.submission import store_ranks

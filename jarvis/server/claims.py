@@ -34,7 +34,7 @@ from jarvis.server.database import (
     utc_now,
     writing,
 )
-from jarvis.server.jobs.rows import (
+from jarvis.server.job_rows import (
     QUEUED_DEFAULTS,
     Job,
     JobProgress,

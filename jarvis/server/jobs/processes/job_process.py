@@ -1,4 +1,4 @@
-"""Process of one job, started by a worker: ``python -m jarvis.server.jobs.workers.job_process``.
+"""Process of one job, started by a worker: ``python -m jarvis.server.jobs.processes.job_process``.
 
 It is started before a job is queued: it imports slow modules, reads one job from stdin, runs it,
 reports progress on stdout, and ends. It also ends with its worker.
@@ -23,7 +23,7 @@ from jarvis.pipeline.steps import READING_EVERY_S
 from jarvis.server.access.rights import Role
 from jarvis.server.database import JobKind, Visibility
 from jarvis.server.jobs.kinds import Request, request_of
-from jarvis.server.jobs.workers.job_messages import (
+from jarvis.server.jobs.processes.job_messages import (
     Assignment,
     FailedMessage,
     Message,

@@ -26,7 +26,7 @@ from jarvis.server.database import (
     writing,
 )
 from jarvis.server.errors import UnknownJobError
-from jarvis.server.jobs.rows import (
+from jarvis.server.job_rows import (
     QUEUED_DEFAULTS,
     FinishedStep,
     Job,

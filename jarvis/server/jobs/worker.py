@@ -1,6 +1,6 @@
 """Worker: claims jobs from the queue and runs each in its own process.
 
-Start any number with ``python -m jarvis.server.jobs.workers.worker [--slots N]``, on any machine
+Start any number with ``python -m jarvis.server.jobs.worker [--slots N]``, on any machine
 that reaches the database and the home folder. The worker itself uses little memory, so that it
 survives the crash of a job.
 """
@@ -24,18 +24,18 @@ from sqlalchemy import Engine
 
 from jarvis.core.errors import JarvisError
 from jarvis.core.staging import clear_staged
+from jarvis.server import claims
+from jarvis.server.claims import QUICK
 from jarvis.server.database import JobState, database
 from jarvis.server.errors import DatabaseError, SettingsError
-from jarvis.server.jobs import claims
-from jarvis.server.jobs.claims import QUICK
-from jarvis.server.jobs.queue import Job, Outcome
-from jarvis.server.jobs.workers.job_child import (
+from jarvis.server.jobs.processes.job_child import (
     COMMAND,
     JobProcess,
     LocalJobProcess,
     memory_limit_bytes,
 )
 from jarvis.server.logs import configure_logs
+from jarvis.server.queue import Job, Outcome
 from jarvis.server.retention.housekeeping import clean_up
 from jarvis.server.settings import settings, use_file
 from jarvis.server.storage.storage_keys import path_at

@@ -18,8 +18,7 @@ from uuid import uuid4
 from jarvis.core.staging import clear_staged
 from jarvis.server.database import JobState
 from jarvis.server.errors import SingleJobError
-from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, Outcome
-from jarvis.server.jobs.workers.job_messages import (
+from jarvis.server.jobs.processes.job_messages import (
     Assignment,
     FailedMessage,
     Message,
@@ -28,6 +27,7 @@ from jarvis.server.jobs.workers.job_messages import (
     from_line,
     to_line,
 )
+from jarvis.server.queue import FinishedStep, Job, JobProgress, Outcome
 from jarvis.server.settings import settings
 
 if TYPE_CHECKING:  # a worker stays small without what its jobs import
@@ -48,7 +48,7 @@ def memory_limit_bytes(slots: int) -> int:
     return int(SHARE * machine / max(1, slots))
 
 
-COMMAND = (sys.executable, "-m", "jarvis.server.jobs.workers.job_process")
+COMMAND = (sys.executable, "-m", "jarvis.server.jobs.processes.job_process")
 
 log = logging.getLogger(__name__)
 

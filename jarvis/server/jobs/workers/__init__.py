@@ -1,1 +1,0 @@
-"""Workers and the processes that run jobs."""
