@@ -16,7 +16,7 @@ from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.submission import Submission, resubmit, submit
 from tests.builders import trace
 
-Said = pytest.CaptureFixture[str]
+Output = pytest.CaptureFixture[str]
 Store = Callable[..., str]
 MAIN = RunLabels.of("llm", "main")
 
@@ -58,7 +58,7 @@ def run(*arguments: object) -> int:
     return main(["compare", *map(str, arguments)])
 
 
-def checked(output: Said, *arguments: object) -> dict[str, object]:
+def checked(output: Output, *arguments: object) -> dict[str, object]:
     output.readouterr()
     code = run(*arguments, "--json")
     found: dict[str, object] = json.loads(output.readouterr().out)
@@ -67,7 +67,7 @@ def checked(output: Said, *arguments: object) -> dict[str, object]:
 
 
 def test_a_slower_run_fails_and_its_slower_part_is_named(
-    store: Store, small: Callable[..., Path], capsys: Said
+    store: Store, small: Callable[..., Path], capsys: Output
 ) -> None:
     for day, us in enumerate((1000, 1010, 990, 1005, 995), start=1):
         store(us, day)
@@ -84,7 +84,7 @@ def test_a_slower_run_fails_and_its_slower_part_is_named(
 
 
 def test_json_has_the_runs_and_all_numbers(
-    store: Store, small: Callable[..., Path], capsys: Said
+    store: Store, small: Callable[..., Path], capsys: Output
 ) -> None:
     stored = [store(us, day) for day, us in enumerate((1000, 1010, 990, 1030), start=1)]
     found = checked(capsys, small(1600), "--baseline", "llm", "--last", "3")
@@ -101,7 +101,7 @@ def test_json_has_the_runs_and_all_numbers(
 
 
 def test_only_earlier_runs_of_the_project_and_branch_on_the_same_gpu_count(
-    store: Store, capsys: Said
+    store: Store, capsys: Output
 ) -> None:
     store(1000, 1)
     store(2000, 2, RunLabels.of("llm", "fp8"))
@@ -123,7 +123,7 @@ def test_only_earlier_runs_of_the_project_and_branch_on_the_same_gpu_count(
     assert "fewer than 3 do not show their noise" in capsys.readouterr().err
 
 
-def test_a_trace_is_counted_once_and_not_against_itself(store: Store, capsys: Said) -> None:
+def test_a_trace_is_counted_once_and_not_against_itself(store: Store, capsys: Output) -> None:
     first = store(1000, 1)
     resubmit(first, "H100 SXM", None)
     assert [entry.labels for entry in read_catalog().entries] == [MAIN, MAIN]
@@ -138,7 +138,7 @@ def test_a_trace_is_counted_once_and_not_against_itself(store: Store, capsys: Sa
 
 
 def test_a_project_without_runs_is_reported(
-    store: Store, small: Callable[..., Path], capsys: Said
+    store: Store, small: Callable[..., Path], capsys: Output
 ) -> None:
     store(1000, 1)
     assert run(small(1000), "--baseline", "none") == ExitCode.FAILED
@@ -160,7 +160,9 @@ def test_a_project_without_runs_is_reported(
         (["a", "--baseline", "p", "--threshold", "0"], "not a percentage above 0"),
     ],
 )
-def test_other_options_are_usage_errors(arguments: list[str], sentence: str, capsys: Said) -> None:
+def test_other_options_are_usage_errors(
+    arguments: list[str], sentence: str, capsys: Output
+) -> None:
     with pytest.raises(SystemExit) as exit_:
         run(*arguments)
     assert exit_.value.code == ExitCode.USAGE

@@ -42,7 +42,7 @@ def compared(runs: dict[str, Run], *options: object) -> list[str]:
 
 
 def time_ms(folder: Path, kind: str) -> float:
-    """A part of the GPU timeline as it stands in the CSV file."""
+    """A part of the GPU timeline as in the CSV file."""
     with (folder / "gpu_timeline.csv").open() as lines:
         return next(float(row["time ms"]) for row in csv.DictReader(lines) if row["type"] == kind)
 

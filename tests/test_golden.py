@@ -1,4 +1,4 @@
-"""Whole runs of small traces, compared as text with what stands in tests/golden.
+"""Whole runs of small traces, compared as text with the files in tests/golden.
 
 `make golden` re-makes them; the diff is what a change does to what users see.
 """
@@ -57,14 +57,14 @@ def test_golden_run(case: str, tmp_path: Path, request: pytest.FixtureRequest) -
     CASES[case](source)
     analyze(source, output_dir=tmp_path / "run", model_name="Golden model")
     found = texts(tmp_path / "run", f"{tmp_path}/")
-    kept = GOLDEN / case
+    stored = GOLDEN / case
     if request.config.getoption("--update-golden"):
-        for old in sorted(kept.rglob("*.*")) if kept.exists() else []:
+        for old in sorted(stored.rglob("*.*")) if stored.exists() else []:
             old.unlink()
         for name, text in found.items():
-            (kept / name).parent.mkdir(parents=True, exist_ok=True)
-            (kept / name).write_text(text, encoding="utf-8")
-    expected = texts(kept)
+            (stored / name).parent.mkdir(parents=True, exist_ok=True)
+            (stored / name).write_text(text, encoding="utf-8")
+    expected = texts(stored)
     assert set(found) == set(expected)
     changed = [name for name in found if found[name] != expected[name]]
     assert not changed, f"{os.linesep.join(changed)} differ; `make golden` and review the diff"

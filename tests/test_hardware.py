@@ -350,7 +350,7 @@ def test_peaks_and_ridge_point(hardware: Hardware) -> None:
     spec = hardware.get("MI300X")
     assert spec.tb_per_s == pytest.approx(5.3)
     assert spec.ridge("matrix_bf16") == pytest.approx(133.58, abs=0.01)
-    assert spec.peak_tflops("matrix_fp4") is None, "no precision stands in for another"
+    assert spec.peak_tflops("matrix_fp4") is None, "no precision replaces another"
     assert spec.ridge("matrix_fp4") is None
     assert spec.source_of("matrix_fp4") is None
     assert "ROCm blog" in (spec.source_of("matrix_bf16") or "")

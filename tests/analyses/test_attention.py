@@ -143,7 +143,7 @@ def test_the_backward_pass_has_its_caveat_and_no_band() -> None:
     assert "expected" not in finding.issue
 
 
-def test_nobody_is_told_to_fuse_a_fused_attention() -> None:
+def test_a_fused_attention_has_no_advice_to_fuse() -> None:
     decoding = attention(1, 4096, pct_roofline=9.0, bound="memory")
     for row in (rated(7.0), rated(30.0, n_q=4096, n_kv=4096), decoding):
         finding = found(row)
@@ -230,7 +230,7 @@ def copies(shape: tuple[int, ...], count: int, time_us: float, **values) -> dict
 
 
 def around(*others: dict) -> list[Worded]:
-    """What is said about 24 calls of attention in 1 ms beside these operations."""
+    """Texts of findings on 24 calls of attention in 1 ms beside these operations."""
     call = attention(count=24)
     tables = {"operations": operations(call, *others)}
     return worded(contiguous_copies(replace(category("sdpa_fwd", call), tables=tables)))

@@ -164,7 +164,7 @@ def test_channels_last_inputs_get_other_advice() -> None:
     assert finding.evidence["Inputs in channels_last (% of transpose time)"] == 100.0
 
 
-def test_forward_and_backward_are_told_apart() -> None:
+def test_forward_and_backward_are_separated() -> None:
     rows = [
         conv(transposes_us=300.0, direction="forward"),
         conv(transposes_us=500.0, direction="backward", name="aten::convolution_backward"),
@@ -186,7 +186,7 @@ def test_forward_and_backward_are_told_apart() -> None:
         ({"filter_shape": (64, 64, 1, 3)}, "where 50-70% is expected"),
     ],
 )
-def test_expected_band_of_each_kind_stands_in_the_finding(made: dict, band: str) -> None:
+def test_expected_band_of_each_kind_is_in_the_finding(made: dict, band: str) -> None:
     row = conv(**made, pct_roofline=10.0, bound="compute", flops=7.08e10)
     (finding,) = low_efficiency(category("convolution", row))
     assert band in finding.issue

@@ -163,7 +163,7 @@ def test_each_cause_from_five_percent_on_has_a_finding_of_its_own() -> None:
 
 
 def among_others(*gaps: dict[str, object], work: pl.DataFrame | None = None) -> CategoryData:
-    """These gaps and twelve small causes, so that none stands for nearly all idle time."""
+    """These gaps and twelve small causes, so that none has nearly all idle time."""
     return by_cause(*gaps, *(gap(other, 0.9) for other in IdleCause), work=work)
 
 
@@ -373,7 +373,7 @@ def test_without_host_calls_no_cause_is_named() -> None:
     assert list(short_kernels(data))
 
 
-def test_idle_time_before_the_first_kernel_is_told_apart() -> None:
+def test_idle_time_before_the_first_kernel_is_separated() -> None:
     copy = kernels(1.0, cat="gpu_memcpy")
     first = kernels(1.0).with_columns(ts_ns=pl.lit(30_000_000, pl.Int64))
     gaps = (gap("host_work", 20, start_ns=1000), gap("host_work", 10, start_ns=40_000_000))

@@ -91,7 +91,7 @@ def test_what_decides_the_efficiency(values: dict, pattern: str | None) -> None:
     assert column("pattern", row(**values)) == pattern
 
 
-def test_a_cast_is_told_from_a_copy() -> None:
+def test_a_cast_is_distinguished_from_a_copy() -> None:
     assert column("pattern", row("aten::copy_", **CASTING)) == "cast"
     assert column("pattern", row("aten::mul", **CASTING)) is None
 
@@ -112,7 +112,7 @@ def test_a_strided_copy_names_its_strides_and_asks_for_the_order_that_is_needed(
 
 
 @pytest.mark.parametrize(("kernels", "is_said"), [(GENERAL, True), (VECTORIZED, False)])
-def test_the_general_kernel_is_told_by_its_name(kernels: list, is_said: bool) -> None:
+def test_the_general_kernel_is_recognized_by_its_name(kernels: list, is_said: bool) -> None:
     (card,) = cards(low_efficiency, row(**BROADCAST, kernels=kernels))
     assert ("general path" in (card.hypothesis or "")) is is_said
 

@@ -107,7 +107,7 @@ def test_routing_has_no_hypothesis_about_the_experts() -> None:
 
 @pytest.mark.parametrize("bound", ["compute", "memory"])
 @pytest.mark.parametrize("op_category", ["MoE_fused", "MoE_unfused", "MoE_aux"])
-def test_nobody_is_told_to_take_a_narrower_type(bound: str, op_category: str) -> None:
+def test_no_advice_asks_for_a_narrower_type(bound: str, op_category: str) -> None:
     row = moe(bound=bound, op_category=op_category, input_types="('c10::Float4_e2m1fn_x2',)")
     finding = found(row)
     text = f"{finding.issue} {finding.algorithmic} {finding.kernel} {finding.caveat}"

@@ -145,7 +145,7 @@ def test_copy_finding_says_cause_as_a_hypothesis_and_saves_exposed_time() -> Non
     assert finding.impact.saved_ms.high == pytest.approx(1.5)
 
 
-def test_without_single_copies_the_totals_decide_and_the_limit_is_said() -> None:
+def test_without_single_copies_the_totals_decide_and_the_limit_is_reported() -> None:
     base = totals(90.0, exposed_copy_ms=10.1)
     (finding,) = worded(memory_copies(system(KEY, base)))
     assert finding.severity is Severity.CRITICAL
@@ -343,7 +343,7 @@ def test_copies_through_pageable_memory_are_counted() -> None:
     assert "Copies from or to pageable memory" not in finding.evidence
 
 
-def test_without_single_events_the_totals_speak_and_the_limits_are_said() -> None:
+def test_without_single_events_the_totals_speak_and_the_limits_are_reported() -> None:
     data = system(KEY, comm(30.0, 40.0))
     (finding,) = worded(exposed_communication(data))
     assert "sizes" in finding.caveat

@@ -81,7 +81,7 @@ def test_what_an_operator_really_is(values: dict, looks_like: str | None) -> Non
     assert column("looks_like", other("aten::cat", **values)) == looks_like
 
 
-def test_a_rotary_embedding_is_told_by_its_call_site() -> None:
+def test_a_rotary_embedding_is_recognized_by_its_call_site() -> None:
     row = other(
         "aten::cat",
         count=48,

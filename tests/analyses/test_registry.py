@@ -152,7 +152,7 @@ class Point:
         return self._loaded
 
 
-def test_entry_points_add_analyses_and_failures_are_kept_apart(
+def test_entry_points_add_analyses_and_failures_are_kept_separate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = set(load_analyses())

@@ -89,7 +89,7 @@ def test_categories_without_rows_have_no_data_and_no_findings() -> None:
     assert result.efficiency_pct is None
 
 
-def test_without_hardware_the_reason_stands_in_the_notes() -> None:
+def test_without_hardware_the_reason_is_in_the_notes() -> None:
     rows = [replaced(row, pct_roofline=None, bound=None) for row in GEMMS]
     result = run(report(*rows, hardware=None))["gemm"].result
     assert result.efficiency_pct is None

@@ -119,7 +119,7 @@ def many(dims: str, *, time_us: float, count: int) -> dict[str, Any]:
 
 
 def foreach(*rows: dict[str, Any]) -> str:
-    """What is said of 1,001 elementwise calls or more that follow one another."""
+    """Texts of findings on 1,001 elementwise calls or more that follow one another."""
     uids = [uid for uid, row in enumerate(rows, 1) for _ in range(row["operation_count"])]
     events = [
         {"device": 0, "stream": 7, "ts_ns": i, "operation_uid": uid, "launcher_uid": i}

@@ -11,7 +11,7 @@ SHAPE = re.compile(r"\[\d+(?:,\d+)*,?\]|\(\d+(?:, \d+)+,?\)")
 SIDES = re.compile(r"(?<![\w.])\d+(?:x\d+)+(?!\w)")
 
 RANGE_UNIT = re.compile(r" to [\d.,]+ ?(ms|µs|%)")
-"""After the lower end of a range, whose unit stands once."""
+"""After the lower end of a range, whose unit is printed once."""
 
 MIN_PCT = 0.01
 """Smaller shares are printed as below this one."""

@@ -1,4 +1,4 @@
-"""What findings would save, how urgent they are and in which order they stand, worked out anew."""
+"""Savings, priorities and order of findings, computed independently."""
 
 import math
 from collections import Counter

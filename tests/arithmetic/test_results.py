@@ -1,4 +1,4 @@
-"""Every number of ``results.json``, worked out anew from the trace and the CSV files of its run."""
+"""Every number of ``results.json``, computed independently from the trace and the CSV files."""
 
 import math
 from typing import Any

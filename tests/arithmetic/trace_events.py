@@ -121,7 +121,7 @@ def gpu_event(event: dict[str, Any]) -> GpuEvent:
 
 
 def _linked_ids(events: list[dict[str, Any]]) -> Callable[[GpuEvent], bool]:
-    """Whether a launch of the trace stands behind a GPU event: an arrow from it leads to the
+    """Whether a launch of the trace leads to a GPU event: an arrow from it leads to the
     event's thread, or it replays a graph, which has no arrows."""
     replayed, launched, starts = set(), set(), set()
     ends: dict[Any, Any] = {}

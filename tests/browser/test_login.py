@@ -38,7 +38,7 @@ class StoredAnalysis:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> StoredAnalysis:
+def stored(tmp_path_factory: pytest.TempPathFactory) -> StoredAnalysis:
     home = tmp_path_factory.mktemp("home")
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12.0)
     file = built.write(home / "trace.json")
@@ -52,10 +52,10 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> StoredAnalysis:
 
 
 @pytest.fixture(scope="module")
-def with_login(kept: StoredAnalysis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def with_login(stored: StoredAnalysis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server whose people log in."""
     with provider(tmp_path_factory.mktemp("provider")) as made:
-        server = Server(kept.home)
+        server = Server(stored.home)
         url = f"http://localhost:{server.port}"  # other cookies than the provider's
         server.settings |= ROLES | made.settings(url)
         server.start()
@@ -72,20 +72,20 @@ def log_in(page: Page, person: str) -> None:
 
 @pytest.fixture
 def tab(browser: Browser) -> Iterator[Page]:
-    """A tab of a browser that nobody has logged in with."""
+    """A tab of a browser without a login."""
     context = browser.new_context()
     yield context.new_page()
     context.close()
 
 
 def test_the_owner_follows_a_link_through_the_login_and_logs_out(
-    with_login: str, kept: StoredAnalysis, tab: Page, monkeypatch: pytest.MonkeyPatch
+    with_login: str, stored: StoredAnalysis, tab: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link = f"{with_login}/overview?analysis={kept.private}"
+    link = f"{with_login}/overview?analysis={stored.private}"
     tab.goto(link)
     expect(tab.get_by_text("Secret model")).to_have_count(0)
     log_in(tab, "ada")
-    tab.wait_for_url(f"**/overview?analysis={kept.private}*", timeout=SLOW)
+    tab.wait_for_url(f"**/overview?analysis={stored.private}*", timeout=SLOW)
     settled(tab)
     expect(tab.get_by_text("Secret model").first).to_be_visible(timeout=SLOW)
     tab.goto(f"{with_login}/access")
@@ -98,7 +98,7 @@ def test_the_owner_follows_a_link_through_the_login_and_logs_out(
     tab.goto(link)
     expect(tab.get_by_role("button", name="Log in")).to_be_visible(timeout=SLOW)
     expect(tab.get_by_text("Secret model")).to_have_count(0)
-    monkeypatch.setenv(HOME_VARIABLE, str(kept.home))
+    monkeypatch.setenv(HOME_VARIABLE, str(stored.home))
     lines = [(line.person, line.action) for line in audit.recent(database())]
     assert lines == [(email_of("ada"), Action.LOG_OUT), (email_of("ada"), Action.LOG_IN)]
 
@@ -118,10 +118,10 @@ def test_who_logs_in_can_read_the_pages(with_login: str, browser: Browser, theme
     context.close()
 
 
-def test_somebody_else_is_told_what_is_told_of_no_analysis(
-    with_login: str, kept: StoredAnalysis, tab: Page
+def test_another_user_gets_the_answer_for_no_analysis(
+    with_login: str, stored: StoredAnalysis, tab: Page
 ) -> None:
-    tab.goto(f"{with_login}/overview?analysis={kept.private}")
+    tab.goto(f"{with_login}/overview?analysis={stored.private}")
     log_in(tab, "eve")
     reported = tab.get_by_text("on this server: it was deleted, or the link is from another")
     expect(reported).to_be_visible(timeout=SLOW)
@@ -138,30 +138,30 @@ def test_somebody_else_is_told_what_is_told_of_no_analysis(
 
 
 @pytest.fixture(scope="module")
-def behind_proxy(kept: StoredAnalysis) -> Iterator[Server]:
+def behind_proxy(stored: StoredAnalysis) -> Iterator[Server]:
     """A server that a proxy tells who people are."""
     settings = {"JARVIS_ACCESS": "header", "JARVIS_TRUSTED_PROXIES": TRUSTED}
-    server = Server(kept.home, **ROLES, **settings)
+    server = Server(stored.home, **ROLES, **settings)
     server.start()
     yield server
     server.stop()
 
 
-def test_a_trusted_proxy_says_who_somebody_is(
-    behind_proxy: Server, kept: StoredAnalysis, tab: Page, tmp_path: Path
+def test_a_trusted_proxy_names_the_user(
+    behind_proxy: Server, stored: StoredAnalysis, tab: Page, tmp_path: Path
 ) -> None:
     with identity_proxy(tmp_path, behind_proxy.port, email_of("ada"), "ml") as url:
-        tab.goto(f"{url}/overview?analysis={kept.private}")
+        tab.goto(f"{url}/overview?analysis={stored.private}")
         expect(tab.get_by_text("ada@example.org · editor")).to_be_visible(timeout=SLOW)
         expect(tab.get_by_text("Secret model").first).to_be_visible(timeout=SLOW)
 
 
 def test_what_anybody_else_says_is_not_believed(
-    behind_proxy: Server, kept: StoredAnalysis, tab: Page, tmp_path: Path
+    behind_proxy: Server, stored: StoredAnalysis, tab: Page, tmp_path: Path
 ) -> None:
     forged = identity_proxy(tmp_path, behind_proxy.port, email_of("ada"), "platform", "127.0.0.1")
     with forged as url:
-        tab.goto(f"{url}/overview?analysis={kept.private}")
+        tab.goto(f"{url}/overview?analysis={stored.private}")
         reported = tab.get_by_text(
             "A proxy identifies users of this server, and this request did not come through it"
         )

@@ -1,4 +1,4 @@
-"""Pages work under the content security policy: a browser refuses nothing, and asks nobody else."""
+"""Pages work under the content security policy: nothing is refused, no other host contacted."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,10 +14,10 @@ PAGES = ("", "overview", "timeline", "call_tree", "report", "access")
 """Each kind of content: the upload, figures, charts, tables, components, downloads, forms."""
 
 HARMLESS = "Failed to load resource: the server responded with a status of 404"
-"""A page first asks below its own path for what stands at the top."""
+"""A page first asks below its own path for what is at the top."""
 
 
-def test_a_browser_refuses_nothing_and_asks_nobody_else(
+def test_a_browser_refuses_nothing_and_contacts_no_other_host(
     server: Server, browser: Browser, tmp_path: Path
 ) -> None:
     built = trace(device="AMD Instinct MI300X")

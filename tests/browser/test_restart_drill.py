@@ -1,4 +1,4 @@
-"""Everything is killed while a job runs; started again, the user finds it all, or is told."""
+"""Everything is killed while a job runs; after a restart the user finds it all, or a message."""
 
 import os
 import signal

@@ -44,7 +44,7 @@ def choose(page: Page, file: Path) -> None:
 
 
 def lost(page: Page) -> Locator:
-    """What is said while the connection is lost."""
+    """The text shown while the connection is lost."""
     return page.locator(".figures").filter(has_text="no connection, retrying")
 
 
@@ -113,7 +113,7 @@ def test_an_upload_goes_on_by_itself_and_a_cancelled_one_leaves_nothing(
     assert not list(server.home.glob("traces/*/never.json"))
 
 
-def test_what_is_no_trace_is_said_and_the_keyboard_and_a_dropped_file_do_as_well(
+def test_what_is_no_trace_is_reported_and_the_keyboard_and_a_dropped_file_do_as_well(
     opened: Page, tmp_path: Path
 ) -> None:
     button = opened.get_by_role("button", name="Choose a file").first

@@ -45,7 +45,7 @@ Check = tuple[str, list[float] | None, bool]
 
 @dataclass
 class Place:
-    """A line with what stands above it."""
+    """A line with the headings above it."""
 
     number: int
     text: str

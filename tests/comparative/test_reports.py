@@ -73,7 +73,7 @@ def reports(target: Run, reference: Run, folder: Path, tolerance: float = 1.2) -
 
 
 def part(text: str, heading: str) -> str:
-    """What stands under a heading of the second level."""
+    """The text under a heading of the second level."""
     return text.partition(f"\n## {heading}")[2].partition("\n## ")[0]
 
 
@@ -208,7 +208,7 @@ def test_collectives(make: Make, tmp_path: Path) -> None:
 
 
 def test_reports_in_place_of_traces(make: Make, tmp_path: Path) -> None:
-    """What a performance report cannot tell is said, and no command is offered that needs it."""
+    """What a performance report does not have is named, and no command is offered that needs it."""
     sides = {}
     for name, device, us, platform in (
         ("reference", H100, 250, "H100 SXM"),

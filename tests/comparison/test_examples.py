@@ -1,4 +1,4 @@
-"""Worked examples of the procedure, and what each kind of difference is said to mean."""
+"""Worked examples of the procedure, and the explanation of each kind of difference."""
 
 import pytest
 
@@ -160,7 +160,7 @@ def test_copies_over_the_link_are_expected_to_follow_no_figure_of_the_gpus() -> 
     ]
 
 
-def test_what_a_side_does_not_tell_is_said_and_not_compared() -> None:
+def test_what_a_side_does_not_tell_is_reported_and_not_compared() -> None:
     whole = side(collective(1024, us=90), SLOW)
     part = side(collective(1024, us=90), None, without=["call_tree", "collectives", "gpu_timeline"])
     found = compare(whole, part)

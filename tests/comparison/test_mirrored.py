@@ -11,7 +11,7 @@ from jarvis.comparison import Comparison, Side, compare
 from tests.builders import TraceBuilder, trace
 from tests.comparison.sides import FAST, SLOW, side
 
-TOLERANCE = 1.2137  # no ratio of whole microseconds stands just on it
+TOLERANCE = 1.2137  # no ratio of whole microseconds equals it
 HARDWARE = (SLOW, FAST, None)
 MIRRORED = {
     "much slower": "much faster",

@@ -173,7 +173,7 @@ def test_models_that_only_a_common_wrapper_contains_do_not_match() -> None:
     assert found.findings == ()
 
 
-def test_products_below_one_call_are_told_apart() -> None:
+def test_products_below_one_call_are_separated() -> None:
     def two(name: str, bias: list[list[int]], us: float) -> TraceBuilder:
         builder = trace().python("nn.Module: Linear_0")
         for n in (512, 256):

@@ -56,7 +56,7 @@ def keep_linked() -> tuple[str, str]:
 
     The ids of both analyses.
     """
-    kept = submit(Submission(TRACE, model_name="Linked")).id
-    job = queue.submit(database(), Export(kept, "json").new_job())
+    stored = submit(Submission(TRACE, model_name="Linked")).id
+    job = queue.submit(database(), Export(stored, "json").new_job())
     queue.cancel(database(), job.id)
-    return kept, resubmit(kept, _REFERENCE_GPU, None).id
+    return stored, resubmit(stored, _REFERENCE_GPU, None).id

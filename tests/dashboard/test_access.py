@@ -98,7 +98,7 @@ def refusals(page: AppTest) -> list[str]:
         (claims("@root"), "cannot be used"),
     ],
 )
-def test_nobody_comes_in_without_a_good_login(
+def test_no_user_is_admitted_without_a_valid_login(
     ids: dict[str, Any], user: dict[str, Any], reported: str
 ) -> None:
     page = AppTest.from_file(MAIN, default_timeout=SECONDS)
@@ -110,7 +110,7 @@ def test_nobody_comes_in_without_a_good_login(
     assert not page.sidebar.selectbox
 
 
-def test_who_has_no_role_is_told_whom_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_role_sees_whom_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JARVIS_DEFAULT_ROLE", "none")
     page = AppTest.from_file(MAIN, default_timeout=SECONDS)
     page.user = claims(VIC)
@@ -138,7 +138,7 @@ def test_a_reference_that_is_private_is_none(ids: dict[str, Any]) -> None:
     assert not page.exception
 
 
-def test_viewers_look_and_are_told_why_they_cannot_do_more(ids: dict[str, Any]) -> None:
+def test_viewers_see_why_they_cannot_do_more(ids: dict[str, Any]) -> None:
     page = visit("ingest", VIC)
     (analyze,) = [button for button in page.button if button.label == "Analyze"]
     assert analyze.disabled
@@ -164,7 +164,7 @@ def _opened(name: str, person: str, analysis: str) -> AppTest:
     return page.run()
 
 
-def test_what_is_somebody_elses_is_left_alone(ids: dict[str, Any]) -> None:
+def test_what_belongs_to_another_user_is_left_alone(ids: dict[str, Any]) -> None:
     page = _opened("overview", BOB, ids["shared"])
     assert "Owner: ada@example.org" in words(page)
     assert page.button(key="keeping_pin").disabled
@@ -200,7 +200,7 @@ def test_jobs_of_a_private_analysis_are_not_listed(ids: dict[str, Any]) -> None:
         queue.cancel(engine, job.id)
 
 
-def test_a_job_of_somebody_else_is_looked_at_only(ids: dict[str, Any]) -> None:
+def test_a_job_of_another_user_is_looked_at_only(ids: dict[str, Any]) -> None:
     engine, ada = database(), Actor(Person(ADA, Role.EDITOR), Channel.PAGE)
     job = submit_job(engine, ada, Export(ids["shared"], "json"))
     try:
@@ -239,7 +239,7 @@ def test_a_label_that_cannot_be_is_refused_beside_the_page() -> None:
     assert not page.exception
 
 
-def test_admins_read_the_audit_log_and_nobody_else_does() -> None:
+def test_admins_read_the_audit_log_and_no_other_user_does() -> None:
     audit.record(database(), Person(BOB, Role.EDITOR), Channel.API, Action.REMOVE, "some analysis")
     page = visit("access", ROOT, access_action="remove", access_person="bob")
     (log,) = [frame.value for frame in page.dataframe if "moment" in frame.value]
@@ -270,12 +270,12 @@ def test_without_access_the_page_says_so_and_everything_is_allowed(
     assert "Secret" in words(visit("overview", {}, analysis=ids["private"]))
 
 
-def test_what_is_kept_for_people_is_no_trace_on_the_server(
+def test_what_is_stored_for_people_is_no_trace_on_the_server(
     ids: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ROOTS_VARIABLE, str(ids["home"]))
-    kept = ids["home"] / "analyses" / ids["private"]
-    for inside in (RunPaths(kept).perf_report_xlsx, ids["home"] / "trace.json"):
+    stored = ids["home"] / "analyses" / ids["private"]
+    for inside in (RunPaths(stored).perf_report_xlsx, ids["home"] / "trace.json"):
         assert inside.is_file()
         with pytest.raises(IntakeError, match="There is no file"):
             server_trace(str(inside))

@@ -138,7 +138,7 @@ def test_a_category_that_failed_says_so_and_shows_its_operations(added_id: str) 
     assert page.dataframe[0].value["name"].tolist() == ["mylib::peek"]
 
 
-def test_what_was_left_out_is_said_on_every_page(added_id: str) -> None:
+def test_what_was_left_out_is_reported_on_every_page(added_id: str) -> None:
     page = drawn("scans", added_id)
     output = " ".join(warning.value for warning in page.warning)
     assert "an analysis named gemm is already registered" in output.replace("\\", "")
@@ -153,7 +153,9 @@ def test_the_menu_shows_the_pages_of_the_open_run_alone(added_id: str, sample_id
     }
 
 
-def test_another_run_on_such_a_page_is_told_why_it_has_none(added_id: str, sample_id: str) -> None:
+def test_another_run_on_such_a_page_is_given_a_reason_it_has_none(
+    added_id: str, sample_id: str
+) -> None:
     page = drawn("scans", sample_id)
     assert not page.exception
     assert "without the extension" in page.info[0].value

@@ -264,7 +264,7 @@ def test_no_unlike_run_is_chosen_but_all_are_offered(
     assert link(page)["reference"] == unlike
 
 
-def test_the_reference_of_another_target_is_kept_only_if_it_is_alike(
+def test_the_reference_of_another_target_is_stored_only_if_it_is_alike(
     filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
@@ -376,7 +376,7 @@ def test_filters_choose_rows(
     assert sorted(rows["name"]) == names
 
 
-def test_no_row_left_by_the_filters_is_said(filed: Draw, pair: tuple[str, str]) -> None:
+def test_no_row_left_by_the_filters_is_reported(filed: Draw, pair: tuple[str, str]) -> None:
     assert "No row passes the filters" in output(drawn(filed, pair, compare_search="no such thing"))
 
 

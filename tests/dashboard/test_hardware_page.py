@@ -136,7 +136,7 @@ def test_a_gpu_is_described_chosen_on_the_ingest_page_and_deleted(
         ({"name": "X" * 61}, "printable characters"),
     ],
 )
-def test_what_cannot_be_kept_is_said(
+def test_what_cannot_be_stored_is_reported(
     filed: Draw, sample_id: str, changed: dict[str, object], words: str
 ) -> None:
     page = filled(filed("hardware", analysis=sample_id), **changed)
@@ -145,7 +145,7 @@ def test_what_cannot_be_kept_is_said(
     assert not list(custom_hardware_dir().glob("*.toml"))
 
 
-def test_a_description_as_a_file_is_kept(filed: Draw, sample_id: str) -> None:
+def test_a_description_as_a_file_is_stored(filed: Draw, sample_id: str) -> None:
     page = filed("hardware", analysis=sample_id)
     page.file_uploader[0].upload("x100.json", json.dumps(ARCH).encode()).run()
     next(b for b in page.button if b.label == "Add this GPU").click().run()
@@ -201,14 +201,14 @@ def test_no_judging_where_nothing_would_change(filed: Draw, sample_id: str) -> N
     assert any(", uses MI300X" in caption.value for caption in page.main.caption)
 
 
-def test_a_gpu_described_anew_is_not_confused_with_the_earlier_one(
+def test_a_gpu_described_again_is_not_confused_with_the_earlier_one(
     filed: Draw, sample_id: str
 ) -> None:
     peaks = []
     for bandwidth in (1000, 2000):
         spec = HardwareSpec.from_arch_json({**ARCH, "mem_bw_gbps": bandwidth})
         store_hardware(spec)
-        kept = resubmit(sample_id, "X100", None)
-        peaks.append(Run.load(kept.root).table("operations")["peak_tb_per_s"].max())
+        stored = resubmit(sample_id, "X100", None)
+        peaks.append(Run.load(stored.root).table("operations")["peak_tb_per_s"].max())
         remove_hardware(spec)
     assert peaks == [1.0, 2.0]

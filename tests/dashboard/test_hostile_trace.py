@@ -56,6 +56,6 @@ def test_two_hostile_analyses_can_be_compared(filed: Draw, hostile_id: str, samp
 
 
 @pytest.mark.parametrize("text", [text.encode(errors="replace").decode() for text in NASTY])
-def test_an_analysis_of_a_hostile_name_is_said_not_to_be_there(filed: Draw, text: str) -> None:
+def test_an_analysis_of_a_hostile_name_is_reported_as_missing(filed: Draw, text: str) -> None:
     page = filed("overview", analysis=text)
     assert not page.exception

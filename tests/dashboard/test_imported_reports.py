@@ -73,7 +73,7 @@ def test_the_overview_warns_that_a_report_was_read(report_id: str, filed: Draw) 
     assert "performance report" in shown
 
 
-def test_a_kept_report_is_reused_and_judged_anew(report_id: str, reference_root: Path) -> None:
+def test_a_stored_report_is_reused_and_reprojected(report_id: str, reference_root: Path) -> None:
     place = reference_root / "reference" / "mi300-resnet-ddp-checkpoint" / "default"
     assert submit(Submission(place, platform="MI300X")).is_reused
     other = resubmit(report_id, "MI325X", None)

@@ -119,7 +119,7 @@ def test_a_gpu_without_a_known_name_is_offered_by_its_properties(
     assert words in [caption.value for caption in page.main.caption]
 
 
-def test_the_same_bytes_again_are_said_to_be_stored_once(filed: Draw, fresh_home: Path) -> None:
+def test_the_same_bytes_again_are_reported_to_be_stored_once(filed: Draw, fresh_home: Path) -> None:
     content = small_trace(fresh_home).read_bytes()
     uploaded("small.json", content)
     page = filed("ingest", ingest_upload=uploaded("other.json", content))
@@ -127,7 +127,7 @@ def test_the_same_bytes_again_are_said_to_be_stored_once(filed: Draw, fresh_home
     assert any("other.json" in c.value for c in page.main.caption)
 
 
-def test_a_link_to_an_upload_that_is_gone_half_or_of_somebody_else_is_corrected(
+def test_a_link_to_an_upload_that_is_gone_half_or_of_another_user_is_corrected(
     fresh_home: Path,
 ) -> None:
     half = create("half.json", 10, None).id
@@ -142,7 +142,9 @@ def test_a_link_to_an_upload_that_is_gone_half_or_of_somebody_else_is_corrected(
         assert next(b for b in page.button if b.label == "Analyze").disabled
 
 
-def test_the_gpu_can_be_changed_and_the_disagreement_is_kept(filed: Draw, fresh_home: Path) -> None:
+def test_the_gpu_can_be_changed_and_the_disagreement_is_stored(
+    filed: Draw, fresh_home: Path
+) -> None:
     small_trace(fresh_home)
     page = filed("ingest", ingest_source="server path", ingest_path="small.json")
     page.selectbox(key="ingest_platform").set_value("MI325X").run()
@@ -230,7 +232,9 @@ def test_a_taken_output_folder_is_refused_and_the_form_stays(filed: Draw, fresh_
     assert not read_catalog().entries
 
 
-def test_the_same_trace_again_is_reused_and_can_be_made_anew(filed: Draw, fresh_home: Path) -> None:
+def test_the_same_trace_again_is_reused_and_can_be_made_again(
+    filed: Draw, fresh_home: Path
+) -> None:
     small_trace(fresh_home)
     analyze(filed("ingest", ingest_source="server path", ingest_path="small.json"))
     page = analyze(filed("ingest", ingest_source="server path", ingest_path="small.json"))
@@ -334,7 +338,7 @@ TIMED = {"ph": "X", "ts": 0, "dur": 5, "pid": 1, "tid": 1}
         ([{**TIMED, "cat": "cpu_op", "name": "aten::mm"}], ",", "The file ends in the middle"),
     ],
 )
-def test_what_is_missing_is_said_before_the_analysis(
+def test_what_is_missing_is_reported_before_the_analysis(
     filed: Draw, fresh_home: Path, events: list[dict[str, object]], ending: str, words: str
 ) -> None:
     text = '{"schemaVersion": 1, "traceEvents": [' + ",".join(map(json.dumps, events)) + ending

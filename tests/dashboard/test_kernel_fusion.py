@@ -41,7 +41,7 @@ def test_the_page_counts_chains_and_lists_their_steps(registered: Draw, analyzed
     assert "`RMSNorm`" in page.expander[-1].label
 
 
-def test_the_page_of_a_category_that_a_chain_stands_in_for_says_so(
+def test_the_page_of_a_category_that_a_chain_replaces_says_so(
     registered: Draw, analyzed: Analyzed
 ) -> None:
     page = registered("batchnorm", analyzed(normalized_layers(4)))

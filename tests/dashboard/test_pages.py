@@ -334,21 +334,21 @@ def _copy_run(source: Path, target: Path, gemm_result: str) -> None:
 def test_a_reference_shows_what_the_gpus_do_not_explain(
     filed: Draw, home: Path, tmp_path: Path
 ) -> None:
-    kept = []
+    stored = []
     for name, us in (("reference", 10.0), ("target", 30.0)):
         built = trace(device="AMD Instinct MI300X").op("aten::mm", [[512, 512], [512, 512]])
         path = built.launches("gemm", us=us).write(tmp_path / f"{name}.json")
-        reference = kept[-1] if kept else None
-        kept.append(submit(Submission(path, reference=reference)).id)
+        reference = stored[-1] if stored else None
+        stored.append(submit(Submission(path, reference=reference)).id)
     assert not any(
-        h.value == "Against the reference" for h in filed("overview", analysis=kept[0]).subheader
+        h.value == "Against the reference" for h in filed("overview", analysis=stored[0]).subheader
     )
-    page = filed("overview", analysis=kept[1])
+    page = filed("overview", analysis=stored[1])
     assert not page.exception
     table = next(d.value for d in page.dataframe if "time_ratio" in d.value.columns)
     assert table["time_ratio"].to_list() == pytest.approx([3.0])
     assert any(
-        f"{kept[0]}; slower than" in caption.value and caption.value.endswith("explain: 1.")
+        f"{stored[0]}; slower than" in caption.value and caption.value.endswith("explain: 1.")
         for caption in page.caption
     )
 

@@ -32,7 +32,7 @@ def operators(page: AppTest) -> list[dict[str, Any]]:
     return rows
 
 
-def test_every_operator_stands_in_the_table(filed: Draw, sample_id: str, sample_run: Run) -> None:
+def test_every_operator_is_in_the_table(filed: Draw, sample_id: str, sample_run: Run) -> None:
     page = filed("replay", analysis=sample_id)
     assert not page.exception
     found = offers(sample_run)

@@ -294,7 +294,7 @@ def test_an_order_is_saved_and_can_be_undone(filed: Draw, sample_id: str, keys: 
     assert "order of the author" not in fair_text(page)
 
 
-def test_an_unknown_finding_of_a_link_is_said(filed: Draw, sample_id: str) -> None:
+def test_an_unknown_finding_of_a_link_is_reported(filed: Draw, sample_id: str) -> None:
     page = filed("report", analysis=sample_id, report_finding="gemm.none.0")
     assert not page.exception
     assert any("report_finding" in warning.value for warning in page.warning)
@@ -487,7 +487,7 @@ def test_a_job_of_another_analysis_is_let_go_of(
     assert "report_job" not in page.query_params
 
 
-def test_a_file_of_another_version_is_said_and_made_again(
+def test_a_file_of_another_version_is_reported_and_made_again(
     filed: Draw, sample_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     do_jobs_at_once(monkeypatch)

@@ -177,7 +177,7 @@ def test_the_name_of_the_trace_has_a_column_only_where_the_model_is_another(
     ],
 )
 @pytest.mark.usefixtures("three")
-def test_filters_are_kept_in_the_link(
+def test_filters_are_stored_in_the_link(
     filed: Draw, parameters: dict[str, str], expected: list[str]
 ) -> None:
     page = filed("runs", **parameters)

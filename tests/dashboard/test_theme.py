@@ -82,7 +82,7 @@ def test_texts_of_charts_can_be_read(name: str) -> None:
     assert all(contrast(color, palette.background) >= READABLE for color in colors)
 
 
-def test_the_badge_that_stands_out_can_be_read() -> None:
+def test_the_highlighted_badge_is_readable() -> None:
     """The badge has white text in both themes."""
     badge = LIGHT.below_threshold
     assert contrast("#FFFFFF", badge) > 4.5

@@ -242,7 +242,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_malformed_category_is_left_out_and_said(write: Write, what: str) -> None:
+def test_a_malformed_category_is_left_out_and_reported(write: Write, what: str) -> None:
     changes, sentence = REFUSED[what]
     extensions = loaded(write, changes)
     (output,) = extensions.failures
@@ -253,7 +253,7 @@ def test_a_malformed_category_is_left_out_and_said(write: Write, what: str) -> N
     assert list(extensions.analyses.analyses) == list(load_analyses())
 
 
-def test_what_is_no_dict_is_said(write: Write) -> None:
+def test_what_is_no_dict_is_reported(write: Write) -> None:
     (output,) = load_extensions(write("ANALYSES = [1]")).failures
     assert output == "ANALYSES of mine.py is list, not a dict."
 
@@ -370,7 +370,7 @@ def test_the_run_of_a_package_has_its_page_without_it(
     assert Run.load(tmp_path / "run").analyses["scans"].title == "Scans"
 
 
-def test_faults_are_told_on_stderr_and_in_json(
+def test_faults_are_reported_on_stderr_and_in_json(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = scans().write(tmp_path / "trace.json")

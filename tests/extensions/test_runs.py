@@ -1,4 +1,4 @@
-"""Extensions in runs and on the command line: what is kept, said, and not left behind."""
+"""Extensions in runs and on the command line: what is stored, reported and cleaned up."""
 
 import json
 from pathlib import Path

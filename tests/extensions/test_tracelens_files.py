@@ -79,7 +79,7 @@ def test_an_extension_of_tracelens_is_taken_as_it_is(write: Write) -> None:
     assert extensions.failures == ()
 
 
-def test_a_pass_back_that_fails_is_told(write: Write) -> None:
+def test_a_pass_back_that_fails_is_reported(write: Write) -> None:
     text = TRACELENS.replace("raise NotImplementedError", "return self.no_such_size")
     extensions = load_extensions(write(text))
     builder = trace().op("mylib::scan", [[64, 128]], seq=5).launches("scan_kernel", us=20).up()

@@ -65,8 +65,8 @@ def test_jobs_of_every_kind_may_be_killed_with_their_worker(
             assert len(half_written(exports_dir(), uploads_dir())) == len(COMPARE_STEPS) - 1, (
                 "the first writes nothing"
             )
-            kept = {path.name for path in analyses_dir().glob("[!.]*")}
-            assert kept == {analysis, other}
+            stored = {path.name for path in analyses_dir().glob("[!.]*")}
+            assert stored == {analysis, other}
             killed.kill()
         for job in held:
             hold_at(job.id, None)

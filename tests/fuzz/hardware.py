@@ -66,8 +66,8 @@ def _by_file(draw: random.Random, folder: Path, *, is_traced: bool) -> str:
         trace, root = write_trace(seeds()[0], folder / "trace.json"), folder / "run"
         run_well("analyze", trace, "--gpu-arch-json-path", file, "--output-dir", root)
         run_well("validate", root)
-    for kept in (folder / "hardware").iterdir():
-        kept.unlink()
+    for stored in (folder / "hardware").iterdir():
+        stored.unlink()
     return "file: taken"
 
 

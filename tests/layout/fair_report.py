@@ -107,7 +107,7 @@ def facts_occur_once(run: Rendered) -> Iterator[Problem]:
                     places[about.get(line.number), sentence].append(line.number)
     for first, *others in places.values():
         for number in others:
-            text = f"This stands in line {first} already; each fact is expected once."
+            text = f"This is in line {first} already; each fact is expected once."
             yield Problem(report.file, text, number)
 
 

@@ -178,7 +178,7 @@ def unknown_cells(part: Part, operations: list[Json]) -> Iterator[Problem]:
             known = {operation.get(key) for operation in operations} | {MISSING}
             for row in table.rows:
                 if row.cells.get(column) not in known:
-                    text = f"The cell of {column} stands in no {key} of the metrics."
+                    text = f"The cell of {column} is in no {key} of the metrics."
                     yield Problem(part.file, text, row.number)
 
 

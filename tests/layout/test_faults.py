@@ -92,7 +92,7 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
         fair.links_lead_somewhere,
         lambda p: substitute(fair_of(p), r"\]\(#-p1-", "](#-p0-"),
     ),
-    "an issue told twice": (
+    "an issue reported twice": (
         fair.facts_occur_once,
         lambda p: substitute(
             fair_of(p), r"^- \*\*Issue\*\*: (.*`.*)\n((?:.*\n)*?)(## Appendix)", r"\g<0>\n\n\1\n"
@@ -289,7 +289,7 @@ COMPARED: dict[str, tuple[Find, Fault]] = {
         comparative.comparative_cards_are_the_findings,
         lambda p: substitute(compared_of(p), r"^(### .*) Priority 2 \(", r"\1 Priority 7 ("),
     ),
-    "a finding that is not told": (
+    "a finding that is not reported": (
         comparative.comparative_cards_are_the_findings,
         lambda p: substitute(compared_of(p), r"^### \S+ Priority 2 .*\n(?:\n|- .*\n)*", ""),
     ),

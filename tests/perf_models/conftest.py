@@ -12,7 +12,7 @@ Price = Callable[..., OpCost]
 
 @pytest.fixture
 def price() -> Price:
-    """Cost of a call; one dtype name stands for all arguments that have a shape."""
+    """Cost of a call; one dtype name is that of all arguments with a shape."""
 
     def cost(
         name: str,

@@ -164,7 +164,7 @@ def test_what_cannot_be_priced(price: Price) -> None:
         price("aten::sub", [(8,), (3,)])
 
 
-def test_every_elementwise_op_stands_in_the_table() -> None:
+def test_every_elementwise_op_is_in_the_table() -> None:
     counted = {"unary", "binary", "ternary", "predicate", "unary_predicate", "activation_backward"}
     models = [m for m in all_models() if m.cost.__module__ == "jarvis.perf_models.elementwise"]
     assert len(models) > 100

@@ -39,7 +39,7 @@ PRINTED = {
         plugin=(4.16697, 7.0356, 0.307198, 0.0),
         idle_tool=(4.426114, 6.940575),
     ),
-    "h100-qwen1.5-0.5b": Printed(  # HTA stops with an AssertionError unless told not to round
+    "h100-qwen1.5-0.5b": Printed(  # HTA stops with an AssertionError unless it is set not to round
         hta_exact=(49.652832, 4.005532, 45.432698, 0.214602),
         streams=5.688,
         plugin=(41.021908, 91.4757, 37.415986, 0.0),

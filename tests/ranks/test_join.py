@@ -289,7 +289,7 @@ def test_sequence_numbers_match_whatever_is_lacking() -> None:
     assert found.filter(pl.col("missing_ranks").list.len() > 0)["seq"].to_list() == [0, 7]
 
 
-def test_groups_of_one_name_are_told_apart_by_their_ranks() -> None:
+def test_groups_of_one_name_are_separated_by_their_ranks() -> None:
     tp = {"pg_desc": "tp", "group": "1", "group_size": 2}
     times = arrivals(6, 4)
     built = []

@@ -66,7 +66,7 @@ def with_group_of(found: Joined) -> pl.DataFrame:
 def test_every_collective_is_that_of_the_job(
     job: tuple[dict[str, Any], list[Member]], joined: Joined
 ) -> None:
-    """Groups of one name are told apart, each send has its receive, and all clocks agree."""
+    """Groups of one name are separated, each send has its receive, and all clocks agree."""
     instances = job[0]["instances"]
     assert joined.tables["unmatched"].is_empty()
     assert set(joined.tables["clocks"]["clock_quality"]) == {"fine"}

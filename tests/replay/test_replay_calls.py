@@ -242,7 +242,7 @@ def test_divisors_are_not_zero_and_probabilities_no_less() -> None:
     assert positional(replay_ir(drawn))["self"]["init"] == "uniform"
 
 
-def test_one_kernel_of_a_call_stands_for_the_call() -> None:
+def test_one_kernel_of_a_call_represents_the_call() -> None:
     recorded = row("aten::mse_loss->void reduce_kernel<512>", bf16(4), bf16(4), scalar("1"))
     assert positional(replay_ir(recorded))["reduction"] == 1
 

@@ -187,7 +187,7 @@ def failing(folder: Path) -> None:
     path.write_text(json.dumps([bad, *entries]))
 
 
-def test_a_call_that_fails_is_told(unpacked: Path) -> None:
+def test_a_call_that_fails_is_reported(unpacked: Path) -> None:
     failing(unpacked)
     done = replay(unpacked)
     assert done.returncode == 1

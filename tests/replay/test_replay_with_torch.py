@@ -226,7 +226,7 @@ ONLY_ON_GPUS = (
 """Calls for which a CPU has no kernel."""
 
 
-def test_an_equivalent_stands_in_for_what_only_gpus_have(torch_python: str, tmp_path: Path) -> None:
+def test_an_equivalent_replaces_what_only_gpus_have(torch_python: str, tmp_path: Path) -> None:
     entries = [
         {
             "op_name": one["name"],

@@ -66,7 +66,7 @@ def parted(text: str, matches: Iterable[re.Match[str]]) -> list[tuple[re.Match[s
 
 
 def items(text: str, level: int = 3) -> list[tuple[int, str]]:
-    """Number and text of each ``P<n>:`` heading with what stands under it."""
+    """Number and text of each ``P<n>:`` heading with the text under it."""
     found = re.finditer(rf"^{'#' * level} .*?\bP(\d+): .*$", text, re.MULTILINE)
     return [(int(match[1]), part) for match, part in parted(text, found)]
 
@@ -522,7 +522,7 @@ def test_a_bound_of_the_trace_is_its_own_score(sample: Analyzed) -> None:
 
 
 def test_a_library_ends_the_heading_and_nothing_else_does(sample: Analyzed) -> None:
-    """Tools take what stands in parentheses at the end of a heading as the library."""
+    """Tools take the text in parentheses at the end of a heading as the library."""
     gemm = sample.run.results["gemm"]
     rows = sample.run.category_operations("gemm")
     row = rows.row(0, named=True)
@@ -535,7 +535,7 @@ def test_a_library_ends_the_heading_and_nothing_else_does(sample: Analyzed) -> N
     assert "### 🔴 P1: Slow, tiny\n" in analysis_markdown(run, sample.root)
 
 
-def test_a_failed_analysis_is_excluded_and_told(sample: Analyzed) -> None:
+def test_a_failed_analysis_is_excluded_and_reported(sample: Analyzed) -> None:
     failed = sample.run.results["gemm"].model_copy(
         update={"status": Status.ERROR, "error": "ValueError: a|b <c>", "findings": ()}
     )

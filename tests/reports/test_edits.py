@@ -26,12 +26,12 @@ from tests.reports.conftest import Analyzed
 
 
 def part(text: str, heading: str) -> str:
-    """What stands below a heading, up to the next one of its level."""
+    """The text below a heading, up to the next one of its level."""
     level = heading.partition(" ")[0]
     return text.partition(f"{heading}\n")[2].partition(f"\n{level} ")[0]
 
 
-def test_a_finding_left_out_has_no_card_and_stands_in_the_appendix(sample: Analyzed) -> None:
+def test_a_finding_left_out_has_no_card_and_is_in_the_appendix(sample: Analyzed) -> None:
     first, second, *_ = recommendations(sample.run)
     text = fair_markdown(sample.run, sample.root, Edits(frozenset({first.key})))
     cards = part(text, "## Recommendations")
@@ -56,7 +56,7 @@ def test_a_report_without_its_urgent_findings_does_not_say_that_there_are_none(
     assert "No check found a problem of this report." in text
 
 
-def test_a_summary_of_the_author_takes_the_place_of_ours_and_is_said_to_be_theirs(
+def test_a_summary_of_the_author_takes_the_place_of_ours_and_is_marked_as_theirs(
     sample: Analyzed,
 ) -> None:
     ours = part(fair_markdown(sample.run, sample.root), "## Executive Summary")

@@ -206,7 +206,7 @@ def test_low_priorities_get_a_row_and_no_card(sample: Analyzed) -> None:
     assert not cards_of(text)
 
 
-def test_no_table_stands_twice_nor_what_the_summary_says(fair: str) -> None:
+def test_no_table_is_repeated_nor_the_text_of_the_summary(fair: str) -> None:
     tables = re.findall(r"(?:^\|.*\n)+", fair, re.MULTILINE)
     assert len(tables) == len(set(tables)) == 3
     text = section(fair, "Executive Summary").strip().splitlines()[2]

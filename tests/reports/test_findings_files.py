@@ -208,7 +208,7 @@ def test_a_category_without_operations_says_so(sample: Analyzed) -> None:
     assert headings(text, 2) == ["Recommendations", "Detailed Analysis"]
 
 
-def test_a_failed_analysis_is_told_and_left_out(sample: Analyzed) -> None:
+def test_a_failed_analysis_is_reported_and_left_out(sample: Analyzed) -> None:
     failed = AnalysisResult(
         key="gemm",
         title="GEMM",

@@ -24,9 +24,9 @@ def test_the_line_counts_by_severity() -> None:
 
 
 def test_the_table_quotes_names_and_says_what_to_do() -> None:
-    fact = Fact("a", "A", "`x|y` is odd.", 1.0, "", Severity.NOTE, "It is left out.", "Mend it.")
+    fact = Fact("a", "A", "`x|y` is odd.", 1.0, "", Severity.NOTE, "It is left out.", "Fix it.")
     assert health_table([fact]).splitlines()[-1] == (
-        r"| note | A | `x\|y` is odd. | It is left out. | Mend it. |"
+        r"| note | A | `x\|y` is odd. | It is left out. | Fix it. |"
     )
 
 
@@ -42,14 +42,14 @@ def test_the_report_for_auditors_tells_every_fact(sample: Analyzed) -> None:
 
 def test_stakeholders_read_each_odd_fact_once_and_what_to_do(sample: Analyzed) -> None:
     facts = [
-        Fact(kind, kind, f"Fact {kind}.", 1.0, "", kind, f"Affects {kind}.", f"Mend {kind}.")
+        Fact(kind, kind, f"Fact {kind}.", 1.0, "", kind, f"Affects {kind}.", f"Fix {kind}.")
         for kind in Severity
     ]
     health = pl.DataFrame([asdict(fact) for fact in facts])
     run = replace(sample.run, tables={**sample.run.tables, "trace_health": health})
     fair = fair_markdown(run, sample.root)
-    assert "- Fact warning. Affects warning. Mend warning." in fair
-    assert "- Fact note. Mend note.\n" in fair.partition("## What Is Not Known")[2]
+    assert "- Fact warning. Affects warning. Fix warning." in fair
+    assert "- Fact note. Fix note.\n" in fair.partition("## What Is Not Known")[2]
     assert [fair.count(f"Fact {kind}.") for kind in ("warning", "note", "ok")] == [1, 1, 0]
 
 

@@ -130,7 +130,7 @@ def test_the_same_run_gives_the_same_document(
     assert (tmp_path / "report.html").read_text(encoding="utf-8").count("<svg") > 3
 
 
-def test_a_finding_left_out_stands_in_the_appendix(
+def test_a_finding_left_out_is_in_the_appendix(
     sample: Analyzed,
 ) -> None:
     first = recommendations(sample.run)[0]

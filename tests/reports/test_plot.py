@@ -24,7 +24,7 @@ def test_the_parts_are_the_categories_and_what_is_no_compute(sample: Analyzed) -
     assert list(parts.values()) == sorted(parts.values(), reverse=True)
 
 
-def test_the_report_shows_the_image_that_stands_beside_it(sample: Analyzed, tmp_path: Path) -> None:
+def test_the_report_shows_the_image_beside_it(sample: Analyzed, tmp_path: Path) -> None:
     root = tmp_path / "run"
     shutil.copytree(sample.root, root)
     assert "![" not in sample.text("analysis.md")

@@ -92,7 +92,7 @@ def test_a_file_without_columns_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing", "text", "empty folder", "ragged"])
-def test_what_is_no_report_is_said(tmp_path: Path, kind: str) -> None:
+def test_what_is_no_report_is_reported(tmp_path: Path, kind: str) -> None:
     place = tmp_path / "report.xlsx"
     if kind == "text":
         place.write_text("hello")

@@ -36,7 +36,7 @@ def test_calls_are_found_with_what_is_around_and_below(found: dict[str, Any]) ->
     assert found["launched"].rows() == [("Cijk_Alik_Bljk_BBS_BH_MT256x128x64", 2000.0, 7)]
 
 
-def test_what_cannot_be_done_is_said(found: dict[str, Any]) -> None:
+def test_what_cannot_be_done_is_reported(found: dict[str, Any]) -> None:
     assert "has no call 1000000000" in found["reason"]
 
 

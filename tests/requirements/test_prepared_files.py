@@ -37,7 +37,7 @@ def loaded(path: Path) -> Any:
 
 
 def cells(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV, each cell as it stands."""
+    """The rows of a CSV, each cell as text."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 

@@ -54,7 +54,7 @@ def test_the_report_for_auditors_has_the_whole_timeline(busy: Analyzed, rough: s
         assert float(row[2]) == pytest.approx(share, abs=0.06)
 
 
-def test_the_steps_of_the_process_are_told_with_their_commands(rough: str) -> None:
+def test_the_steps_of_the_process_are_reported_with_their_commands(rough: str) -> None:
     process = section(rough, "Analysis Process Summary")
     steps = re.findall(r"^### Step ([\d-]+): (.*)$", process, re.MULTILINE)
     assert [number for number, _ in steps] == ["1", "2", "3-5", "6", "7"]

@@ -150,7 +150,7 @@ def test_what_can_be_recovered_is_a_number(busy: Analyzed) -> None:
     assert found["nccl_blocking_assessment"]["recoverable_ms"] == pytest.approx(3.0)
 
 
-def test_copies_are_told_by_direction(text: str) -> None:
+def test_copies_are_described_by_direction(text: str) -> None:
     part = section(text, "Memory Copy Analysis")
     for direction, count in COPIES.items():
         own = part[part.index(f"### {direction} ") :].split("\n### ")[0]
@@ -160,7 +160,7 @@ def test_copies_are_told_by_direction(text: str) -> None:
         assert "**Likely cause (hypothesis)**" in own
 
 
-def test_blocking_and_overlap_are_told_with_their_times(text: str) -> None:
+def test_blocking_and_overlap_are_reported_with_their_times(text: str) -> None:
     part = section(text, "Communication Blocking Analysis")
     assert re.search(r"\*\*Exposed Communication Time\*\*: 3\.00 ms \([\d.]+% of total\)", part)
     assert "**Total Communication Time**: 3.00 ms" in part
@@ -202,7 +202,7 @@ def test_technical_details_list_collectives_and_all_directions(text: str) -> Non
         )
 
 
-def test_collectives_are_told_with_types_and_sizes_of_one_rank_only(busy: Analyzed) -> None:
+def test_collectives_are_reported_with_types_and_sizes_of_one_rank_only(busy: Analyzed) -> None:
     findings = worded(busy.run.results[KEY].findings)
     card = next(f for f in findings if f.check == "exposed_communication")
     assert card.evidence["Largest by time"].startswith("1 x allreduce of 2.10 MB over 8 ranks")
@@ -226,7 +226,7 @@ def test_items_are_numbered_without_those_of_low_priority(busy: Analyzed) -> Non
     ]
 
 
-def test_a_pattern_of_low_priority_sends_nobody_to_an_item(busy: Analyzed) -> None:
+def test_a_pattern_of_low_priority_points_to_no_item(busy: Analyzed) -> None:
     run = with_findings(busy.run, finding("cpu_idle", saved_ms=1.0, priority=Priority.LOW))
     text = findings_markdown(Recommended(run), run.results["cpu_idle"], details_of(run))
     assert "Recommendation: none, since its priority is low" in text

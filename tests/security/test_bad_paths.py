@@ -130,7 +130,7 @@ def test_a_pipe_is_not_a_trace(roots: Path) -> None:
 
 @pytest.mark.parametrize("text", NASTY)
 def test_an_upload_stays_in_its_folder_whatever_its_name(roots: Path, text: str) -> None:
-    kept = store_upload(f"{text}.json.gz", io.BytesIO(b"content"))
-    assert kept.parent.parent == uploads_dir()
-    assert kept.name.endswith(".json.gz")
-    assert [p for p in roots.parent.rglob("*.gz") if p.is_file()] == [kept]
+    stored = store_upload(f"{text}.json.gz", io.BytesIO(b"content"))
+    assert stored.parent.parent == uploads_dir()
+    assert stored.name.endswith(".json.gz")
+    assert [p for p in roots.parent.rglob("*.gz") if p.is_file()] == [stored]

@@ -46,7 +46,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def stored_by(actor: Actor, asked: Submission, *, again: bool = False) -> StoredAnalysis:
-    """An analysis as a job of somebody makes it."""
+    """An analysis as a job of a user makes it."""
     with stored_for(actor.person.name, role=actor.person.role):
         return submit(asked, again=again)
 
@@ -144,20 +144,22 @@ def test_only_the_owner_repeats_an_analysis(engine: Engine, file: Path) -> None:
 
 
 def test_only_admins_repeat_an_analysis_without_owner(engine: Engine, file: Path) -> None:
-    kept = submit(Submission(file))
+    stored = submit(Submission(file))
     with pytest.raises(OthersAnalysisError):
         stored_by(BOB, Submission(file), again=True)
     assert not submit(Submission(file), again=True).is_reused
-    assert stored_by(BOB, Submission(file)) == StoredAnalysis(kept.id, kept.root, is_reused=True)
+    assert stored_by(BOB, Submission(file)) == StoredAnalysis(
+        stored.id, stored.root, is_reused=True
+    )
 
 
 def test_an_unreadable_analysis_of_another_user_is_not_replaced(engine: Engine, file: Path) -> None:
-    kept = stored_by(ADA, Submission(file))
-    (kept.root / "manifest.json").write_text("{}")
-    before = digest(kept.root)
+    stored = stored_by(ADA, Submission(file))
+    (stored.root / "manifest.json").write_text("{}")
+    before = digest(stored.root)
     with pytest.raises(OthersAnalysisError):
         stored_by(BOB, Submission(file))
-    assert digest(kept.root) == before
+    assert digest(stored.root) == before
     assert not stored_by(ADA, Submission(file)).is_reused
 
 

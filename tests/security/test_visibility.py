@@ -1,4 +1,4 @@
-"""Who sees a job: computed from the analyses that it names, whenever somebody asks."""
+"""Who sees a job: computed from the analyses that it names, at each request."""
 
 import shutil
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def ids(made: Path, engine: Engine, home: Path) -> dict[str, str]:
 
 
 def sees(engine: Engine, actor: Actor, job: Job) -> bool:
-    """Whether somebody sees a job; by its id, in the list, in the counts and among the owners."""
+    """Whether a user sees a job; by its id, in the list, in the counts and among the owners."""
     person = actor.person
     listed = [found.id for found in queue.recent(engine, person=person, owner=job.owner)]
     counted = sum(queue.counts(engine, person, owner=job.owner).values())

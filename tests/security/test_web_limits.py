@@ -181,14 +181,14 @@ def test_an_analysis_deleted_while_being_read_is_not_found(
     address: str,
 ) -> None:
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12.0)
-    kept = submit(Submission(built.write(tmp_path / "trace.json")))
-    asked_for = f"/api/analyses/{kept.id}{address}"
+    stored = submit(Submission(built.write(tmp_path / "trace.json")))
+    asked_for = f"/api/analyses/{stored.id}{address}"
     assert client.get(asked_for).status_code == 200
 
     def removed_after(found: Callable[..., Any]) -> Callable[..., Any]:
         def find(*given: Any) -> Any:
             answer = found(*given)
-            shutil.rmtree(kept.root)
+            shutil.rmtree(stored.root)
             return answer
 
         return find

@@ -112,7 +112,7 @@ def test_a_viewer_only_looks(ids: dict[str, str], action: str) -> None:
 
 
 @pytest.mark.parametrize("action", EVERYTHING)
-def test_nobody_does_nothing(ids: dict[str, str], action: str) -> None:
+def test_an_anonymous_user_can_do_nothing(ids: dict[str, str], action: str) -> None:
     with pytest.raises((ForbiddenError, UnknownAnalysisError)):
         EVERYTHING[action](ANONYMOUS, ids["shared"])
 
@@ -224,7 +224,7 @@ def test_reading_a_trace_is_done_once_and_is_no_news(engine: Engine) -> None:
     assert audit.recent(engine) == []
 
 
-def test_what_somebody_keeps_private_is_not_given_to_another(
+def test_a_private_analysis_is_not_given_to_another_user(
     made: Path, ids: dict[str, str], engine: Engine
 ) -> None:
     asked = Submission(made / "trace.json", model_name="private")
@@ -251,12 +251,12 @@ def test_a_private_analysis_is_private_from_its_first_moment(
 
     monkeypatch.setattr(artifacts, "record", look_and_record)
     with stored_for(ADA.person.name, Visibility.PRIVATE):
-        kept = submit(Submission(made / "trace.json", model_name="just made"))
+        stored = submit(Submission(made / "trace.json", model_name="just made"))
     assert seen == [(ADA.person.name, Visibility.PRIVATE)]
-    assert stored_rows(engine)[kept.id].visibility is Visibility.PRIVATE
+    assert stored_rows(engine)[stored.id].visibility is Visibility.PRIVATE
 
 
-def test_what_could_not_be_made_belongs_to_nobody(
+def test_a_failed_analysis_belongs_to_no_user(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = trace().op("aten::mm", [[8, 8], [8, 8]]).launches("k", us=1.0).write(tmp_path / "t.json")
@@ -269,8 +269,8 @@ def test_what_could_not_be_made_belongs_to_nobody(
         with stored_for(ADA.person.name, Visibility.PRIVATE), pytest.raises(OSError, match="space"):
             submit(Submission(file))
     with stored_for(BOB.person.name):
-        kept = submit(Submission(file))
-    row = stored_rows(engine)[kept.id]
+        stored = submit(Submission(file))
+    row = stored_rows(engine)[stored.id]
     assert (row.owner, row.visibility) == (BOB.person.name, Visibility.TEAM)
 
 

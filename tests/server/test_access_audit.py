@@ -52,6 +52,6 @@ def test_a_long_name_is_cut(engine: Engine) -> None:
     assert len(audit.recent(engine)[0].subject) == MAX_SUBJECT_LENGTH
 
 
-def test_a_name_that_no_database_can_hold_is_mended(engine: Engine) -> None:
+def test_a_name_that_no_database_can_hold_is_repaired(engine: Engine) -> None:
     audit.record(engine, LOCAL, Channel.PAGE, Action.ANALYZE, "a\0b\ud800c")
     assert audit.recent(engine, AuditFilter(subject="\0b\ud800"))[0].subject == "ab?c"

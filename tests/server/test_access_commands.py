@@ -80,20 +80,20 @@ def test_commands_that_change_analyses_are_written_down(
     engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     built = trace().op("aten::mm", [[8, 8], [8, 8]]).launches("k", us=1.0)
-    kept = submit(Submission(built.write(tmp_path / "t.json"))).id
+    stored = submit(Submission(built.write(tmp_path / "t.json"))).id
     file = tmp_path / "saved.jarvis.zip"
     for command in (
-        ["archive", "save", kept, "-o", str(file)],
-        ["pin", kept],
-        ["pin", "--off", kept],
-        ["remove", kept, "--yes"],
+        ["archive", "save", stored, "-o", str(file)],
+        ["pin", stored],
+        ["pin", "--off", stored],
+        ["remove", stored, "--yes"],
         ["archive", "load", str(file)],
     ):
         assert main(command) == ExitCode.OK, capsys.readouterr().err
     capsys.readouterr()
     lines = audit.recent(engine)
     assert {(line.person, line.via, line.subject) for line in lines} == {
-        (None, Channel.COMMAND, kept)
+        (None, Channel.COMMAND, stored)
     }
     assert [line.action for line in reversed(lines)] == [
         Action.PIN,

@@ -52,7 +52,7 @@ def test_a_role_comes_from_the_name_or_a_group(
 
 
 @pytest.mark.parametrize("name", ["", "  ", "@platform", "a\nb", "x" * 201, "\u202eroot"])
-def test_what_is_no_name_is_nobody(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_what_is_no_name_is_no_user(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     with pytest.raises(UnknownPersonError, match="cannot be used"):
         person_named(name, (), _settings(monkeypatch, LISTS))
 
@@ -71,7 +71,7 @@ def test_groups_are_a_list_or_text(claimed: Any, groups: tuple[str, ...]) -> Non
     assert group_names(claimed) == groups
 
 
-def test_the_login_is_told_where_it_comes_back_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_login_gets_the_address_to_return_to(monkeypatch: pytest.MonkeyPatch) -> None:
     reported = login_secrets(_settings(monkeypatch, OIDC))
     assert reported is not None
     assert reported["auth"]["redirect_uri"] == "https://jarvis.example.org/oauth2callback"
@@ -80,7 +80,7 @@ def test_the_login_is_told_where_it_comes_back_to(monkeypatch: pytest.MonkeyPatc
     )
 
 
-def test_without_a_login_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_login_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert login_secrets(_settings(monkeypatch, {"ACCESS": "header"})) is None
 
 
@@ -133,5 +133,5 @@ def test_a_server_without_access_is_not_reached_by_accident(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.9.1"])
-def test_on_loopback_nobody_needs_to_be_asked(host: str) -> None:
+def test_on_loopback_no_confirmation_is_needed(host: str) -> None:
     check_reach(settings(), host, is_open=False)

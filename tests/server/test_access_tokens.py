@@ -15,13 +15,13 @@ from tests.server.conftest import on_both_databases
 pytestmark = on_both_databases
 
 
-def test_a_token_stands_for_its_owner_with_its_own_role(engine: Engine) -> None:
+def test_a_token_represents_its_owner_with_its_own_role(engine: Engine) -> None:
     made = tokens.create(engine, "ada", Role.EDITOR, "nightly push")
     assert made.text.startswith(f"jrv_{made.token.id}_")
     assert tokens.person_of(engine, made.text) == Person("ada", Role.EDITOR)
 
 
-def test_only_a_digest_of_the_secret_is_kept(engine: Engine) -> None:
+def test_only_a_digest_of_the_secret_is_stored(engine: Engine) -> None:
     made = tokens.create(engine, "ada", Role.VIEWER, "notebook")
     secret = made.text.split("_", 2)[2]
     with reading(engine) as connection:

@@ -180,7 +180,7 @@ def test_other_ways_to_write_this_machine_are_known(host: str, allow: Callable[.
         machines_of(address_of(f"http://{host}/a.json"))
 
 
-def test_a_name_that_nobody_knows_is_said(allow: Callable[..., None]) -> None:
+def test_a_name_that_does_not_exist_is_reported(allow: Callable[..., None]) -> None:
     allow("a..b")
     with pytest.raises(AddressError, match=r"The host a\.\.b cannot be resolved"):
         machines_of(address_of("http://a..b/a.json"))

@@ -39,16 +39,16 @@ def analyzed(tmp_path_factory: pytest.TempPathFactory) -> StoredAnalysis:
 
 
 @pytest.fixture
-def kept(analyzed: StoredAnalysis, home: Path) -> StoredAnalysis:
+def stored(analyzed: StoredAnalysis, home: Path) -> StoredAnalysis:
     """An analysis that a test may change."""
     root = shutil.copytree(analyzed.root, analyses_dir() / analyzed.id)
     return StoredAnalysis(analyzed.id, root, False)
 
 
 @pytest.fixture
-def saved(kept: StoredAnalysis, tmp_path: Path) -> Path:
+def saved(stored: StoredAnalysis, tmp_path: Path) -> Path:
     out = tmp_path / "tiny.jarvis.zip"
-    save_archive(kept.root, out)
+    save_archive(stored.root, out)
     return out
 
 
@@ -95,26 +95,26 @@ def refused(archive: Path, words: str) -> None:
 
 
 def test_an_analysis_arrives_as_it_was_under_the_same_id(
-    kept: StoredAnalysis, saved: Path, elsewhere: Path
+    stored: StoredAnalysis, saved: Path, elsewhere: Path
 ) -> None:
     loaded = load_archive(saved)
-    assert (loaded.id, loaded.is_reused, loaded.was_pinned) == (kept.id, False, False)
-    assert loaded.root == analysis_root(kept.id)
+    assert (loaded.id, loaded.is_reused, loaded.was_pinned) == (stored.id, False, False)
+    assert loaded.root == analysis_root(stored.id)
     assert loaded.root.is_relative_to(elsewhere)
-    assert contents(loaded.root) == contents(kept.root)
-    assert [entry.id for entry in read_catalog().entries] == [kept.id]
+    assert contents(loaded.root) == contents(stored.root)
+    assert [entry.id for entry in read_catalog().entries] == [stored.id]
     assert Run.load(loaded.root).table("operations").height == 1
 
 
 def test_the_same_analysis_gives_the_same_file(
-    kept: StoredAnalysis, saved: Path, tmp_path: Path
+    stored: StoredAnalysis, saved: Path, tmp_path: Path
 ) -> None:
-    save_archive(kept.root, tmp_path / "again.zip")
+    save_archive(stored.root, tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == saved.read_bytes()
 
 
-def test_what_is_kept_already_is_reused_and_stays_untouched(
-    kept: StoredAnalysis, saved: Path, elsewhere: Path
+def test_what_is_stored_already_is_reused_and_stays_untouched(
+    stored: StoredAnalysis, saved: Path, elsewhere: Path
 ) -> None:
     first = load_archive(saved)
     stamp = (first.root / "manifest.json").stat().st_mtime_ns
@@ -124,41 +124,41 @@ def test_what_is_kept_already_is_reused_and_stays_untouched(
 
 
 def test_the_same_id_with_other_content_is_refused_with_what_to_do(
-    kept: StoredAnalysis, saved: Path, elsewhere: Path
+    stored: StoredAnalysis, saved: Path, elsewhere: Path
 ) -> None:
     report = load_archive(saved).root / "standalone_analysis_fair.md"
     report.write_text("edited here")
-    refused(saved, f"other content.*jarvis remove {kept.id}")
+    refused(saved, f"other content.*jarvis remove {stored.id}")
     assert report.read_text() == "edited here"
 
 
 def test_an_archive_does_not_pin_itself(
-    kept: StoredAnalysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stored: StoredAnalysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_pinned(kept.id, is_pinned=True)
+    set_pinned(stored.id, is_pinned=True)
     out = tmp_path / "pinned.zip"
-    save_archive(kept.root, out)
+    save_archive(stored.root, out)
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "elsewhere"))
     assert load_archive(out).was_pinned
-    assert not stored_row(kept.id).is_pinned
+    assert not stored_row(stored.id).is_pinned
 
 
-def test_a_run_directory_that_is_not_kept_can_be_saved_too(
-    kept: StoredAnalysis, tmp_path: Path, elsewhere: Path
+def test_a_run_directory_that_is_not_stored_can_be_saved_too(
+    stored: StoredAnalysis, tmp_path: Path, elsewhere: Path
 ) -> None:
-    shutil.copytree(kept.root, tmp_path / "out")
+    shutil.copytree(stored.root, tmp_path / "out")
     save_archive(tmp_path / "out", tmp_path / "out.zip")
-    assert load_archive(tmp_path / "out.zip").id == kept.id
+    assert load_archive(tmp_path / "out.zip").id == stored.id
     assert pinned() == frozenset()
 
 
 def test_links_and_hidden_files_of_a_run_directory_are_left_behind(
-    kept: StoredAnalysis, tmp_path: Path
+    stored: StoredAnalysis, tmp_path: Path
 ) -> None:
-    (kept.root / "outside").symlink_to("/etc/passwd")
-    (kept.root / ".hidden").write_text("x")
+    (stored.root / "outside").symlink_to("/etc/passwd")
+    (stored.root / ".hidden").write_text("x")
     out = tmp_path / "linked.zip"
-    listed = save_archive(kept.root, out)
+    listed = save_archive(stored.root, out)
     assert not {"outside", ".hidden"} & listed.files.keys()
 
 
@@ -180,8 +180,8 @@ def test_a_file_that_was_cut_is_refused(saved: Path, elsewhere: Path) -> None:
         refused(saved, "not a complete archive|is damaged")
 
 
-def test_no_changed_byte_gets_in(kept: StoredAnalysis, saved: Path, elsewhere: Path) -> None:
-    whole, expected = saved.read_bytes(), contents(kept.root)
+def test_no_changed_byte_gets_in(stored: StoredAnalysis, saved: Path, elsewhere: Path) -> None:
+    whole, expected = saved.read_bytes(), contents(stored.root)
     for place in range(7, len(whole), len(whole) // 60):
         changed = bytearray(whole)
         changed[place] ^= 0xFF
@@ -239,16 +239,16 @@ def test_a_list_that_cannot_be_followed_is_refused(
     ],
 )
 def test_a_name_that_leads_out_of_the_folder_is_refused(
-    kept: StoredAnalysis, saved: Path, elsewhere: Path, tmp_path: Path, name: str
+    stored: StoredAnalysis, saved: Path, elsewhere: Path, tmp_path: Path, name: str
 ) -> None:
     listed = json.loads(members(saved)[LIST])
     listed["files"][name] = {"sha256": "0" * 64, "size_bytes": 1}
-    rewritten(saved, {LIST: json.dumps(listed).encode(), f"{kept.id}/{name}": b"x"})
+    rewritten(saved, {LIST: json.dumps(listed).encode(), f"{stored.id}/{name}": b"x"})
     refused(saved, "the file name|is not a regular file")
     assert not list(tmp_path.rglob("evil"))
 
 
-def test_a_link_is_refused(kept: StoredAnalysis, saved: Path, elsewhere: Path) -> None:
+def test_a_link_is_refused(stored: StoredAnalysis, saved: Path, elsewhere: Path) -> None:
     every = members(saved)
     with zipfile.ZipFile(saved, "w") as archive:
         for name, content in every.items():
@@ -260,14 +260,14 @@ def test_a_link_is_refused(kept: StoredAnalysis, saved: Path, elsewhere: Path) -
 
 
 def test_a_file_that_is_not_listed_is_refused(
-    kept: StoredAnalysis, saved: Path, elsewhere: Path
+    stored: StoredAnalysis, saved: Path, elsewhere: Path
 ) -> None:
-    refused(rewritten(saved, {f"{kept.id}/extra.txt": b"x"}), "do not match its list")
+    refused(rewritten(saved, {f"{stored.id}/extra.txt": b"x"}), "do not match its list")
 
 
-def test_a_file_twice_is_refused(kept: StoredAnalysis, saved: Path, elsewhere: Path) -> None:
+def test_a_file_twice_is_refused(stored: StoredAnalysis, saved: Path, elsewhere: Path) -> None:
     with zipfile.ZipFile(saved, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
-        archive.writestr(f"{kept.id}/manifest.json", b"{}")
+        archive.writestr(f"{stored.id}/manifest.json", b"{}")
     refused(saved, "do not match its list")
 
 
@@ -283,24 +283,26 @@ def test_a_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(
 
 
 def test_a_file_longer_than_it_says_is_refused(
-    kept: StoredAnalysis, saved: Path, elsewhere: Path
+    stored: StoredAnalysis, saved: Path, elsewhere: Path
 ) -> None:
-    refused(rewritten(saved, {f"{kept.id}/results.json": b"0" * 5_000_000}), "is damaged")
+    refused(rewritten(saved, {f"{stored.id}/results.json": b"0" * 5_000_000}), "is damaged")
 
 
 def test_listed_files_that_are_no_analysis_are_refused(
-    kept: StoredAnalysis, saved: Path, elsewhere: Path
+    stored: StoredAnalysis, saved: Path, elsewhere: Path
 ) -> None:
-    shutil.rmtree(kept.root / "tables")
-    save_archive(kept.root, saved)
+    shutil.rmtree(stored.root / "tables")
+    save_archive(stored.root, saved)
     refused(saved, "the table .* cannot be read")
 
 
 def test_an_analysis_under_another_id_is_refused(
-    kept: StoredAnalysis, saved: Path, elsewhere: Path
+    stored: StoredAnalysis, saved: Path, elsewhere: Path
 ) -> None:
-    every = {name.replace(kept.id, "another1"): content for name, content in members(saved).items()}
-    every[LIST] = every[LIST].replace(kept.id.encode(), b"another1")
+    every = {
+        name.replace(stored.id, "another1"): content for name, content in members(saved).items()
+    }
+    every[LIST] = every[LIST].replace(stored.id.encode(), b"another1")
     saved.unlink()
     with zipfile.ZipFile(saved, "w") as archive:
         for name, content in every.items():

@@ -128,7 +128,7 @@ def test_a_machine_that_died_before_the_row_has_changed_nothing(
     ]
 
 
-def test_a_version_that_is_gone_is_said_and_its_copy_is_not_taken_for_it(
+def test_a_version_that_is_gone_is_reported_and_its_copy_is_not_taken_for_it(
     machines: Machines, folder_root: Path, analyzed: Path
 ) -> None:
     analysis = keep(analyzed, "first")
@@ -169,7 +169,7 @@ def test_a_trace_with_other_bytes_than_its_name_says_is_refused(
         artifacts.local_file(home / upload.relative_to(machines.folder / "first"))
 
 
-def test_a_trace_that_nobody_has_fails_the_job_which_can_be_retried(
+def test_a_trace_that_does_not_exist_fails_the_job_which_can_be_retried(
     machines: Machines, folder_root: Path, tiny: Path
 ) -> None:
     engine = database()
@@ -209,7 +209,7 @@ def test_two_machines_that_make_the_same_at_once_lose_nothing(
     assert note_of(analyzed.name) in set("012345")
 
 
-def test_a_version_that_is_replaced_while_it_is_fetched_is_asked_for_anew(
+def test_a_version_that_is_replaced_while_it_is_fetched_is_asked_for_again(
     machines: Machines, folder_root: Path, analyzed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     analysis = keep(analyzed, "first")

@@ -163,7 +163,7 @@ def test_half_a_file_is_not_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert root.below("traces") == []
 
 
-def test_a_full_disk_of_this_machine_is_told_apart(tmp_path: Path) -> None:
+def test_a_full_disk_of_this_machine_has_its_own_error(tmp_path: Path) -> None:
     root = ArtifactRoot.at(f"memory://{tmp_path.name}")
     root.put(written(tmp_path, b"x"), KEY)
     with pytest.raises(FullDiskError, match="JARVIS_ARTIFACT_CACHE_GB"):

@@ -57,7 +57,7 @@ def run(script: str, places: Mapping[str, Path | str]) -> str:
 
 
 @pytest.fixture
-def kept(engine: Engine, tmp_path: Path) -> StoredAnalysis:
+def stored(engine: Engine, tmp_path: Path) -> StoredAnalysis:
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
     with built.write(tmp_path / "tiny.json").open("rb") as content:
         return submit(Submission(store_upload("tiny.json", content), model_name="Tiny"))
@@ -78,19 +78,19 @@ def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
 
 @on_both_databases
 def test_a_server_at_work_is_backed_up_and_restored(
-    kept: StoredAnalysis,
+    stored: StoredAnalysis,
     engine: Engine,
     home: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
-    set_pinned(kept.id, is_pinned=True)
-    set_owner(kept.id, "ann")
+    set_pinned(stored.id, is_pinned=True)
+    set_owner(stored.id, "ann")
     running = queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyze it", {"trace": "a"}))
     assert claims.claim(engine, "w") is not None
     is_over = Event()
-    worker = Thread(target=work, args=(engine, kept.root, running.id, is_over))
+    worker = Thread(target=work, args=(engine, stored.root, running.id, is_over))
     worker.start()
     is_file = engine.dialect.name == "sqlite"
     kind = "" if is_file else "-postgresql"
@@ -109,8 +109,8 @@ def test_a_server_at_work_is_backed_up_and_restored(
             url = stack.enter_context(server.fresh_database())
             monkeypatch.setenv(URL_VARIABLE, url)
         listed = run(commands(f"restore{kind}"), {**places, "JARVIS_HOME": restored})
-        assert kept.id in listed
-        check_restored(kept, restored)
+        assert stored.id in listed
+        check_restored(stored, restored)
         if is_file:
             with sqlite3.connect(restored / "jarvis.db") as copy:
                 assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -118,14 +118,14 @@ def test_a_server_at_work_is_backed_up_and_restored(
         database().dispose()
 
 
-def check_restored(kept: StoredAnalysis, restored: Path) -> None:
+def check_restored(stored: StoredAnalysis, restored: Path) -> None:
     """Everything is as it was."""
     catalog = read_catalog()
     assert catalog.broken == ()
     for entry in catalog.entries:
-        assert contents(entry.root) == contents(kept.root)
-    assert catalog.find(kept.id).owner == "ann"
-    assert pinned() == {kept.id}
+        assert contents(entry.root) == contents(stored.root)
+    assert catalog.find(stored.id).owner == "ann"
+    assert pinned() == {stored.id}
     assert not list(analyses_dir().glob(".*"))
     assert submit(Submission(next(restored.glob("traces/*/*")), model_name="Tiny")).is_reused
 

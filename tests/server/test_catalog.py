@@ -100,7 +100,9 @@ def test_what_is_made_again_keeps_its_owner_and_pin_and_has_another_version(
     assert the_entry().version == "published"
 
 
-def test_who_makes_an_analysis_owns_it_and_nobody_takes_it_over(keep: Keep, engine: Engine) -> None:
+def test_the_maker_of_an_analysis_owns_it_and_no_user_takes_it_over(
+    keep: Keep, engine: Engine
+) -> None:
     root = keep("mine")
     with stored_for("ann"):
         record(engine, root)
@@ -212,7 +214,7 @@ def test_pins_of_an_earlier_version_are_taken_over_once(keep: Keep) -> None:
     assert not pins_dir().exists()
 
 
-def test_an_analysis_that_is_not_kept_is_a_sentence(engine: Engine) -> None:
+def test_an_analysis_that_is_not_stored_is_a_sentence(engine: Engine) -> None:
     for change in (
         lambda: set_visibility("nothing", Visibility.TEAM),
         lambda: set_pinned("../nothing", is_pinned=True),

@@ -263,7 +263,7 @@ def test_a_dask_worker_that_is_set_up_otherwise_begins_nothing(
 
 def test_an_attempt_begins_once(engine: Engine, trace_file: Path) -> None:
     job = queue.submit(engine, new_analysis(trace_file, "once"))
-    assert not claims.begin_at(engine, job.id, 1, "tcp://a:1"), "nobody has taken it"
+    assert not claims.begin_at(engine, job.id, 1, "tcp://a:1"), "it is not claimed"
     taken = claims.claim(engine, "a worker")
     assert taken is not None
     assert taken.id == job.id
@@ -287,7 +287,7 @@ def sent(values: dict[str, Any]) -> dict[str, Any]:
     return received
 
 
-def test_as_many_jobs_as_the_cluster_can_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_jobs_as_the_cluster_can_unless_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JARVIS_JOB_SLOTS", raising=False)
     assert job_slots() == 1
     monkeypatch.setenv("JARVIS_DASK_SCHEDULER", "tcp://127.0.0.1:1")

@@ -72,7 +72,7 @@ def fetched(address: str, folder: Path) -> tuple[StoredTrace, list[tuple[int, in
     return fetch_trace(address, folder, lambda *far: message.append(far)), message
 
 
-def test_a_trace_is_fetched_and_kept_by_its_content(server: FileServer, tmp_path: Path) -> None:
+def test_a_trace_is_fetched_and_stored_by_its_content(server: FileServer, tmp_path: Path) -> None:
     kept, message = fetched(f"http://127.0.0.1:{server.port}/runs/a.json?token=secret", tmp_path)
     assert kept.path.read_bytes() == CONTENT
     assert kept.path.name == "a.json"
@@ -153,7 +153,7 @@ def test_too_large_a_file_is_refused_at_once_or_when_it_shows(
 @pytest.mark.parametrize(
     ("status", "message"), [(404, "404 (Not Found). Check the path"), (599, "599.")]
 )
-def test_an_answer_without_the_file_is_said(
+def test_an_answer_without_the_file_is_reported(
     server: FileServer, tmp_path: Path, status: int, message: str
 ) -> None:
     server.status = status
@@ -243,7 +243,7 @@ def test_no_proxy_of_the_environment_comes_between(
     assert fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
 
 
-def test_a_machine_that_is_away_is_said(
+def test_a_machine_that_is_away_is_reported(
     server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket() as bound:
@@ -358,7 +358,7 @@ def test_the_rest_comes_by_sftp_after_a_broken_connection(
     assert starts == sorted(starts)
 
 
-def test_what_sftp_refuses_is_said(
+def test_what_sftp_refuses_is_reported(
     by_sftp: str, node: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = tmp_path / "here"
@@ -366,8 +366,8 @@ def test_what_sftp_refuses_is_said(
         fetched(by_sftp.replace("there", "elsewhere"), here)
     with pytest.raises(FetchError, match="is not a file"):
         fetched(by_sftp.rpartition("/")[0], here)
-    make_key(tmp_path / "stranger")
-    monkeypatch.setenv("JARVIS_SFTP_KEY", str(tmp_path / "stranger"))
+    make_key(tmp_path / "unknown")
+    monkeypatch.setenv("JARVIS_SFTP_KEY", str(tmp_path / "unknown"))
     with pytest.raises(FetchError, match=f"rejected the login of {node.user}"):
         fetched(by_sftp, here)
 

@@ -57,7 +57,7 @@ def upload(machines: Machines, tmp_path: Path) -> Path:
         return store_upload("tiny.json", content)
 
 
-def test_what_was_kept_before_it_was_shared_is_shared_by_its_machine(
+def test_what_was_stored_before_it_was_shared_is_shared_by_its_machine(
     machines: Machines, upload: Path
 ) -> None:
     kept = submit(Submission(upload)).id

@@ -96,7 +96,7 @@ def test_the_output_folder_is_neither_a_root_nor_inside_the_home(
         output_folder("home/analyses/x")
 
 
-def test_an_upload_is_kept_once_per_content_under_a_cleaned_name(root: Path) -> None:
+def test_an_upload_is_stored_once_per_content_under_a_cleaned_name(root: Path) -> None:
     first = store_upload("../../my trace.json", io.BytesIO(b'{"a": 1}'))
     again = store_upload("../../my trace.json", io.BytesIO(b'{"a": 1}'))
     other = store_upload("my trace.json", io.BytesIO(b'{"a": 2}'))
@@ -110,26 +110,26 @@ def test_an_upload_is_kept_once_per_content_under_a_cleaned_name(root: Path) -> 
 
 def test_the_same_bytes_under_another_name_take_no_room(root: Path, tmp_path: Path) -> None:
     digest = hashlib.sha256(b"bytes").hexdigest()
-    kept = []
+    stored = []
     for name in ("one.json", "two.json", "two.json"):
         written = tmp_path / "home" / "written"
         written.parent.mkdir(exist_ok=True)
         written.write_bytes(b"bytes")
-        kept.append(adopt_upload(written, name, digest))
+        stored.append(adopt_upload(written, name, digest))
         assert not written.exists()
-    assert [one.is_reused for one in kept] == [False, True, True]
-    assert [one.path.name for one in kept] == ["one.json", "two.json", "two.json"]
-    assert kept[0].path.samefile(kept[1].path)
+    assert [one.is_reused for one in stored] == [False, True, True]
+    assert [one.path.name for one in stored] == ["one.json", "two.json", "two.json"]
+    assert stored[0].path.samefile(stored[1].path)
 
 
-def test_a_kept_file_that_lost_bytes_is_replaced(root: Path, tmp_path: Path) -> None:
-    kept = stored_upload_path("one.json", "0" * 64)
-    kept.parent.mkdir(parents=True)
-    kept.write_bytes(b"byt")
+def test_a_stored_file_that_lost_bytes_is_replaced(root: Path, tmp_path: Path) -> None:
+    stored = stored_upload_path("one.json", "0" * 64)
+    stored.parent.mkdir(parents=True)
+    stored.write_bytes(b"byt")
     written = tmp_path / "home" / "written"
     written.write_bytes(b"bytes")
     assert not adopt_upload(written, "one.json", "0" * 64).is_reused
-    assert kept.read_bytes() == b"bytes"
+    assert stored.read_bytes() == b"bytes"
 
 
 def test_an_upload_of_another_kind_is_refused(root: Path) -> None:

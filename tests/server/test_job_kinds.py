@@ -231,7 +231,7 @@ def test_a_trace_is_analyzed_at_the_target_of_the_request(trace_file: Path, anal
     assert Run.load(analysis_root(str(made.analysis_id))).target_pct == 65.0
 
 
-def test_an_analysis_is_judged_anew(analysis: str) -> None:
+def test_an_analysis_is_reprojected(analysis: str) -> None:
     made = Reproject(analysis, "MI300X", None).run(no_progress, "a1b2")
     assert made.analysis_id not in (None, analysis)
     assert made.result == {"is_reused": False}

@@ -98,7 +98,7 @@ def test_people_take_turns_and_a_place_in_the_queue_says_when(engine: Engine) ->
     assert claims.waiting(engine) == []
 
 
-def test_reading_a_trace_costs_nobody_their_turn(engine: Engine) -> None:
+def test_reading_a_trace_takes_no_turn_of_other_users(engine: Engine) -> None:
     queue.submit(engine, NewJob(JobKind.INSPECT, "Read t", {"trace": "t"}), owner="bob")
     assert claims.claim(engine, "w", claims.QUICK) is not None
     queue.submit(engine, new_job("ann-1"), owner="ann")
@@ -250,7 +250,7 @@ def test_workers_that_race_never_get_the_same_job(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("skew_s", [-3600, 25, 3600])
-def test_a_worker_whose_clock_is_wrong_gives_up_nobody_and_is_not_given_up(
+def test_a_worker_whose_clock_is_wrong_fails_no_other_worker_and_is_not_given_up(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, skew_s: float
 ) -> None:
     queue.submit(engine, new_job())

@@ -34,7 +34,7 @@ def test_other_files_keep_their_path(home: Path, tmp_path: Path, path: str) -> N
     assert path_at(address(given)) == given
 
 
-def test_folders_and_what_stands_in_them_are_named_from_the_home(home: Path) -> None:
+def test_folders_and_their_content_are_named_from_the_home(home: Path) -> None:
     for path in (exports_dir(), uploads_dir() / "sample.json"):
         assert str(home) not in address(path)
         assert path_at(address(path)) == path

@@ -180,7 +180,7 @@ def test_a_run_in_a_container(fake: Path, describe: Describe, there: Path) -> No
     assert (first.result["is_reused"], again.result["is_reused"]) == (False, True)
 
 
-def test_what_a_container_lacks_is_said(fake: Path, describe: Describe, there: Path) -> None:
+def test_what_a_container_lacks_is_reported(fake: Path, describe: Describe, there: Path) -> None:
     docker = there / "docker"
     docker.write_text(DOCKER)
     docker.chmod(0o755)
@@ -196,7 +196,7 @@ def test_what_a_container_lacks_is_said(fake: Path, describe: Describe, there: P
     assert "lab has no program no-docker" in refusal(asked("/a.json"))
 
 
-def test_a_machine_without_a_jarvis_that_suits_is_said(fake: Path, describe: Describe) -> None:
+def test_a_machine_without_a_jarvis_that_suits_is_reported(fake: Path, describe: Describe) -> None:
     beside(fake, "version", f"jarvis 0.0.9, layout {SCHEMA_VERSION - 1}\n")
     assert "Jarvis on lab is older than on this server" in refusal(asked("/a.json"))
     beside(fake, "version", f"jarvis 9.0.0, layout {SCHEMA_VERSION + 1}\n")
@@ -209,8 +209,8 @@ def test_a_machine_without_a_jarvis_that_suits_is_said(fake: Path, describe: Des
     )
 
 
-def test_why_ssh_fails_is_said(describe: Describe, machine: Sshd, tmp_path: Path) -> None:
-    make_key(tmp_path / "stranger")
+def test_why_ssh_fails_is_reported(describe: Describe, machine: Sshd, tmp_path: Path) -> None:
+    make_key(tmp_path / "unknown")
     plain = ["ssh", "-F", "/dev/null", "-o", "IdentitiesOnly=yes", "-o", "GlobalKnownHostsFile=/x"]
 
     def ssh(key: Path, known: Path, port: int = machine.port) -> str:
@@ -218,9 +218,9 @@ def test_why_ssh_fails_is_said(describe: Describe, machine: Sshd, tmp_path: Path
         describe(host=f"{machine.user}@127.0.0.1", ssh=[*plain, *options])
         return refusal(asked("/a.json"))
 
-    assert "rejected this server's key" in ssh(tmp_path / "stranger", machine.known_hosts)
+    assert "rejected this server's key" in ssh(tmp_path / "unknown", machine.known_hosts)
     assert "has an unknown host key" in ssh(machine.key, tmp_path / "empty")
-    other = (tmp_path / "stranger.pub").read_text()
+    other = (tmp_path / "unknown.pub").read_text()
     (tmp_path / "changed").write_text(f"[127.0.0.1]:{machine.port} {other}")
     assert "has another host key" in ssh(machine.key, tmp_path / "changed")
     assert "cannot be reached by ssh" in ssh(machine.key, machine.known_hosts, free_port())
@@ -263,7 +263,7 @@ def test_traces_lie_in_the_allowed_folders(fake: Path, describe: Describe, there
         ('rm -f "$0.zip"', "failed with exit code 1"),
     ],
 )
-def test_a_run_that_fails_there_is_said(fake: Path, does: str, message: str) -> None:
+def test_a_run_that_fails_there_is_reported(fake: Path, does: str, message: str) -> None:
     beside(fake, "analyze", does)
     assert message in refusal(asked("/a.json"))
 
@@ -289,7 +289,7 @@ def test_what_comes_back_is_not_believed(
     assert message in refusal(asked("/a.json"))
 
 
-def test_an_analysis_that_contradicts_itself_is_not_kept(
+def test_an_analysis_that_contradicts_itself_is_not_stored(
     fake: Path, archive: Path, tmp_path: Path
 ) -> None:
     unpack_archive(archive, tmp_path / "run")

@@ -348,11 +348,11 @@ def test_an_export_that_no_job_is_known_of_goes_after_a_day(home: Path) -> None:
         (1e7, "115 days"),
     ],
 )
-def test_an_age_is_told_in_the_unit_that_fits(age_s: float, words: str) -> None:
+def test_an_age_is_shown_in_the_unit_that_fits(age_s: float, words: str) -> None:
     assert age_words(age_s) == words
 
 
-def test_kept_again(by_name: dict[str, str]) -> None:
+def test_stored_again(by_name: dict[str, str]) -> None:
     """A removed analysis is made again under its id, as a link to it expects."""
     remove_analysis(by_name["old"])
     upload = next(uploads_dir().glob("*/old.json"))

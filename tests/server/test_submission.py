@@ -21,12 +21,12 @@ def trace_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return built.write(tmp_path / "tiny.json")
 
 
-def test_an_analysis_is_kept_under_its_id_with_steps_as_they_run(trace_file: Path) -> None:
+def test_an_analysis_is_stored_under_its_id_with_steps_as_they_run(trace_file: Path) -> None:
     steps: list[Step] = []
-    kept = submit(Submission(trace_file), steps.append)
-    assert not kept.is_reused
-    assert kept.root == analysis_root(kept.id)
-    assert Run.load(kept.root).manifest.analysis_id == kept.id
+    stored = submit(Submission(trace_file), steps.append)
+    assert not stored.is_reused
+    assert stored.root == analysis_root(stored.id)
+    assert Run.load(stored.root).manifest.analysis_id == stored.id
     assert [s.number for s in steps if s.state == "done"] == list(range(1, steps[0].total + 1))
 
 
@@ -54,12 +54,12 @@ def test_other_options_are_another_analysis(trace_file: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ['{"schema_version": 0}', "{", ""])
-def test_an_analysis_of_another_layout_or_damaged_is_made_anew(
+def test_an_analysis_of_another_layout_or_damaged_is_made_again(
     trace_file: Path, content: str
 ) -> None:
-    kept = submit(Submission(trace_file))
-    (kept.root / "manifest.json").write_text(content)
-    assert read_catalog().broken == (kept.id,)
+    stored = submit(Submission(trace_file))
+    (stored.root / "manifest.json").write_text(content)
+    assert read_catalog().broken == (stored.id,)
     assert not submit(Submission(trace_file)).is_reused
     assert read_catalog().broken == ()
 
@@ -68,8 +68,8 @@ def test_a_copy_is_a_run_of_its_own_and_a_taken_folder_is_refused(
     trace_file: Path, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
-    kept = submit(Submission(trace_file, copy_to=copy))
-    assert Run.load(copy).manifest == Run.load(kept.root).manifest
+    stored = submit(Submission(trace_file, copy_to=copy))
+    assert Run.load(copy).manifest == Run.load(stored.root).manifest
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "thesis.tex").write_text("x")
@@ -81,16 +81,16 @@ def test_a_copy_is_a_run_of_its_own_and_a_taken_folder_is_refused(
 def test_the_catalog_lists_newest_first_and_survives_broken_folders(
     trace_file: Path, tmp_path: Path
 ) -> None:
-    kept = submit(Submission(trace_file, model_name="Tiny", platform="H200"))
+    stored = submit(Submission(trace_file, model_name="Tiny", platform="H200"))
     (tmp_path / "home" / "analyses" / "broken").mkdir()
     (tmp_path / "home" / "analyses" / ".staging").mkdir()
     catalog = read_catalog()
-    assert [entry.id for entry in catalog.entries] == [kept.id]
+    assert [entry.id for entry in catalog.entries] == [stored.id]
     assert catalog.entries[0].title == "Tiny · H200 SXM"
     assert catalog.broken == ("broken",)
 
 
-def test_a_folder_that_cannot_be_written_is_said_and_the_analysis_is_kept(
+def test_a_folder_that_cannot_be_written_is_reported_and_the_analysis_is_stored(
     trace_file: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("x")
@@ -100,9 +100,9 @@ def test_a_folder_that_cannot_be_written_is_said_and_the_analysis_is_kept(
 
 
 def test_an_analysis_without_a_model_is_called_after_its_file(trace_file: Path) -> None:
-    kept = submit(Submission(trace_file, platform="H200"))
+    stored = submit(Submission(trace_file, platform="H200"))
     (entry,) = read_catalog().entries
-    assert entry.id == kept.id
+    assert entry.id == stored.id
     assert entry.title == f"{trace_file.name.partition('.')[0]} · H200 SXM"
 
 

@@ -61,7 +61,7 @@ def worker_ids(engine: Engine) -> set[str]:
         return set(connection.execute(select(WORKERS.c.id)).scalars())
 
 
-def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
+def test_jobs_are_done_reported_reused_or_fail_with_a_sentence(
     engine: Engine, trace_file: Path, tmp_path: Path, usual_processes: None
 ) -> None:
     """One worker for all, since each job costs a second of imports."""
@@ -119,7 +119,7 @@ def test_a_worker_leaves_what_only_jobs_need_to_them() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_a_job_that_wants_too_much_memory_is_told_so(engine: Engine, trace_file: Path) -> None:
+def test_a_job_that_wants_too_much_memory_is_reported(engine: Engine, trace_file: Path) -> None:
     job = queue.submit(engine, new_analysis(trace_file))
     with worker(JARVIS_JOB_MEMORY_GB="0.02"):
         failed = ended(engine, job.id)
@@ -128,7 +128,7 @@ def test_a_job_that_wants_too_much_memory_is_told_so(engine: Engine, trace_file:
     assert in_analyses() == []
 
 
-def test_a_job_that_takes_too_long_is_told_so(engine: Engine, trace_file: Path) -> None:
+def test_a_job_that_takes_too_long_is_reported(engine: Engine, trace_file: Path) -> None:
     job = queue.submit(engine, new_analysis(trace_file))
     hold_at(job.id, 1)
     with worker(HELD_WORKER, SLOTS="1", JARVIS_JOB_MINUTES="0.02"):
@@ -138,7 +138,7 @@ def test_a_job_that_takes_too_long_is_told_so(engine: Engine, trace_file: Path) 
     assert (failed.elapsed_s or 0) > 1.2
 
 
-def test_an_unexpected_error_is_said_and_its_traceback_kept() -> None:
+def test_an_unexpected_error_is_reported_and_its_traceback_stored() -> None:
     code = "import sys; sys.stdin.readline(); raise ValueError('odd')"
     child = LocalJobProcess(8 << 30, (sys.executable, "-S", "-c", code))
     child.assign(Assignment("a1b2", JobKind.INSPECT, {}, "job-a1b2-1-"))
@@ -190,7 +190,7 @@ def test_jobs_and_workers_may_be_killed_at_any_step(engine: Engine, trace_file: 
         killed.kill()
     wait_for(lambda: not any(map(is_alive, pids)))
     for job_id in held:
-        assert queue.find(engine, job_id).state is JobState.RUNNING, "nobody has noticed yet"
+        assert queue.find(engine, job_id).state is JobState.RUNNING, "not noticed yet"
         hold_at(job_id, None)
     with worker(HELD_WORKER, SLOTS="2"):
         for job_id in held:

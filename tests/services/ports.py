@@ -29,4 +29,4 @@ def wait_until_open(port: int, seconds: float = SECONDS) -> None:
             return
         except OSError:
             time.sleep(0.05)
-    raise TimeoutError(f"nobody listens on port {port} after {seconds} s")
+    raise TimeoutError(f"nothing listens on port {port} after {seconds} s")

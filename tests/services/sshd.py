@@ -1,6 +1,6 @@
 """A real ssh server on loopback, with keys of its own, for as long as a block runs.
 
-It lets in whoever runs the tests, by one key, and serves sftp. It ends with the process that
+It lets in the user who runs the tests, by one key, and serves sftp. It ends with the process that
 started it, however that ends.
 """
 
@@ -94,7 +94,7 @@ def _described(folder: Path, port: int) -> Sshd:
 
 
 def _write(server: Sshd, environment: Mapping[str, str]) -> None:
-    """The keys, and what server and client are told."""
+    """The keys, and the options of server and client."""
     for key in (server.key, server.host_key):
         make_key(key)
     authorized = server.folder / "authorized_keys"

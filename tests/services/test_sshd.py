@@ -12,8 +12,8 @@ __all__ = ["node"]
 def test_it_runs_commands_and_refuses_other_keys(node: Sshd) -> None:
     output = subprocess.run([*node.ssh, NAME, "echo $((6 * 7))"], capture_output=True, check=True)
     assert output.stdout == b"42\n"
-    make_key(node.folder / "stranger")
-    strange = ["-o", "BatchMode=yes", "-o", f"IdentityFile={node.folder / 'stranger'}"]
+    make_key(node.folder / "unknown")
+    strange = ["-o", "BatchMode=yes", "-o", f"IdentityFile={node.folder / 'unknown'}"]
     alone = [*strange, "-o", f"UserKnownHostsFile={node.known_hosts}", "-p", str(node.port)]
     command = ["ssh", "-F", "/dev/null", *alone, f"{node.user}@127.0.0.1", "true"]
     refused = subprocess.run(command, capture_output=True)

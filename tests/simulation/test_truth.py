@@ -36,7 +36,7 @@ def one(tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("factor", "families"), CHANGES)
-def test_a_replay_agrees_with_a_trace_written_anew(
+def test_a_replay_agrees_with_a_trace_written_again(
     one: Generated,
     tmp_path: Path,
     patch: pytest.MonkeyPatch,
@@ -79,7 +79,7 @@ def test_ranks_replay_as_recorded(ranks: list[Generated]) -> None:
 
 
 @pytest.mark.parametrize(("factor", "families"), CHANGES_OF_RANKS)
-def test_ranks_together_agree_with_traces_written_anew(
+def test_ranks_together_agree_with_traces_written_again(
     ranks: list[Generated],
     tmp_path: Path,
     patch: pytest.MonkeyPatch,

@@ -47,7 +47,7 @@ def test_a_healthy_trace_raises_no_alarm() -> None:
     assert warning_lines(table) == []
 
 
-def test_every_fact_stands_once() -> None:
+def test_every_fact_is_stated_once() -> None:
     keys = trace_health(healthy().read())["key"]
     assert keys.n_unique() == keys.len() == 24
 
@@ -126,7 +126,7 @@ def without_arrows(built: TraceBuilder) -> TraceBuilder:
     return built
 
 
-def test_links_without_arrows_are_said() -> None:
+def test_links_without_arrows_are_reported() -> None:
     built = without_arrows(trace().op("x").launches("a"))
     assert "linked by correlation." in facts(built.read())["link_basis"].summary
     for event in built.events:
@@ -250,7 +250,7 @@ def test_several_gpus_of_one_process() -> None:
     assert (fact.severity, fact.summary) == (NOTE, "The trace contains the work of 2 GPUs.")
 
 
-def test_repairs_are_told() -> None:
+def test_repairs_are_reported() -> None:
     read = healthy().read()
     repairs = (
         Repair(RepairKind.TRUNCATED, 1, lost_events=1, example='{"ph": "X", "na'),
@@ -309,7 +309,7 @@ def test_spans_of_a_real_trace(reference_root: Path) -> None:
     assert found["rank"].summary == "Rank 0 of 8."
 
 
-def test_the_kinds_of_very_many_gpu_events_can_be_told_apart() -> None:
+def test_the_kinds_of_very_many_gpu_events_can_be_separated() -> None:
     built = trace()
     for _ in range(20_000):
         built.unlinked("kernel", us=1.0)

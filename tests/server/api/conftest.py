@@ -32,7 +32,7 @@ def asked_who(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bearer(owner: str, role: Role) -> dict[str, str]:
-    """The header with a token of somebody."""
+    """The header with a token of a user."""
     return {"Authorization": f"Bearer {create(database(), owner, role, 'test').text}"}
 
 

@@ -269,7 +269,7 @@ def test_a_job_is_cancelled_and_retried(client: TestClient, small: Path) -> None
         ([1], 422, "the body"),
     ],
 )
-def test_what_cannot_be_meant_is_said(
+def test_what_cannot_be_meant_is_reported(
     client: TestClient, small: Path, asked: object, status: int, message: str
 ) -> None:
     answer = client.post("/api/analyses", json=asked)
@@ -279,7 +279,7 @@ def test_what_cannot_be_meant_is_said(
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[" * 20_000, b'{"path": NaN}'])
-def test_a_body_that_is_no_json_is_said(client: TestClient, body: bytes) -> None:
+def test_a_body_that_is_no_json_is_reported(client: TestClient, body: bytes) -> None:
     answer = client.post(
         "/api/analyses", content=body, headers={"Content-Type": "application/json"}
     )
@@ -304,7 +304,7 @@ def test_only_files_of_an_analysis_are_given(client: TestClient, small: Path, ho
         assert b"root:" not in answer.content
 
 
-def test_what_is_not_there_is_said_in_json(client: TestClient) -> None:
+def test_what_is_not_there_is_reported_in_json(client: TestClient) -> None:
     assert client.get("/api/nothing").json()["error"].startswith("Not found")
     assert client.put("/api/analyses").status_code == 405
     assert client.put("/api/analyses").json()["error"].startswith("This method")
@@ -409,7 +409,7 @@ def test_what_is_private_is_as_good_as_not_there(client: TestClient, small: Path
 
 
 @pytest.mark.usefixtures("asked_who")
-def test_the_upload_of_somebody_else_is_not_analyzed(client: TestClient) -> None:
+def test_the_upload_of_another_user_is_not_analyzed(client: TestClient) -> None:
     upload = uploaded(client, "a.json", b"{}", bearer("ada", Role.EDITOR))
     answer = client.post(
         "/api/analyses", json={"upload": upload}, headers=bearer("bob", Role.ADMIN)

@@ -119,7 +119,7 @@ def test_it_goes_on_after_the_server_was_killed(
     (stored,) = server.home.glob("traces/*/large.json.gz")
     assert stored.read_bytes() == content
     broken = message.index(next(text for text in message if "connection lost" in text))
-    assert all(not text.startswith(("1.", "2.")) for text in message[broken:]), "began anew"
+    assert all(not text.startswith(("1.", "2.")) for text in message[broken:]), "restarted"
 
 
 def test_a_command_that_was_stopped_goes_on_when_it_is_repeated(
@@ -143,7 +143,7 @@ def test_a_command_that_was_stopped_goes_on_when_it_is_repeated(
             there.upload(path, stopped)
         upload = there.upload(path, progress)
         assert upload["is_whole"]
-        assert not [text for text in shown if text.startswith(("1.", "2."))], "began anew"
+        assert not [text for text in shown if text.startswith(("1.", "2."))], "restarted"
         assert there.upload(path, progress) == {**upload, "is_reused": True}
 
 
@@ -163,7 +163,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[..., httpx.Respo
         (507, "disk has free space"),
     ],
 )
-def test_what_the_server_refuses_is_said_as_it_says_it(
+def test_what_the_server_refuses_is_reported_as_it_says_it(
     monkeypatch: pytest.MonkeyPatch,
     small: Path,
     capsys: pytest.CaptureFixture[str],
@@ -189,7 +189,7 @@ def test_what_the_server_refuses_is_said_as_it_says_it(
         (httpx.Response(502, text="bad gateway"), "502 Bad Gateway"),
     ],
 )
-def test_what_is_no_server_is_said(
+def test_what_is_no_server_is_reported(
     monkeypatch: pytest.MonkeyPatch,
     small: Path,
     capsys: pytest.CaptureFixture[str],
@@ -241,7 +241,7 @@ def test_urls_are_downloaded_by_the_server(
         ("https://ada:secret@jarvis.test", "JARVIS_TOKEN"),
     ],
 )
-def test_an_address_that_cannot_be_is_said(
+def test_an_address_that_cannot_be_is_reported(
     small: Path, capsys: pytest.CaptureFixture[str], server_given: str, message: str
 ) -> None:
     assert main(["push", str(small), "--server", server_given]) == ExitCode.FAILED
@@ -250,7 +250,7 @@ def test_an_address_that_cannot_be_is_said(
     assert "secret" not in error
 
 
-def test_a_file_that_is_not_there_is_said(
+def test_a_file_that_is_not_there_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = str(tmp_path / "gone.json")

@@ -58,7 +58,7 @@ def test_a_piece_for_another_place_says_where_to_go_on(client: TestClient) -> No
     assert "is 0, not 7" in wrong.json()["error"]
 
 
-def test_more_than_was_said_is_refused_and_not_kept(client: TestClient) -> None:
+def test_more_than_was_reported_is_refused_and_not_stored(client: TestClient) -> None:
     place = begin(client)
     wrong = client.patch(place, content=BYTES * 9, headers={**PIECE, "Upload-Offset": "0"})
     assert wrong.status_code == 400
@@ -162,7 +162,7 @@ def test_a_hostile_piece_changes_nothing(
     assert client.head(place).headers["Upload-Offset"] == "0"
 
 
-def test_a_full_disk_is_said_with_its_own_status(
+def test_a_full_disk_is_reported_with_its_own_status(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uploads, "FREE_BYTES", 1 << 60)

@@ -50,7 +50,7 @@ def restart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "_digests", type(arrivals._digests)())
 
 
-def test_an_upload_in_parts_is_kept_by_its_content() -> None:
+def test_an_upload_in_parts_is_stored_by_its_content() -> None:
     begun = create("../../my trace.json", len(BYTES), "ada")
     assert begun.name == "my_trace.json"
     assert (begun.offset_bytes, begun.trace, begun.owner) == (0, None, "ada")
@@ -71,7 +71,7 @@ def test_it_goes_on_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     assert send(begun.id, 7, BYTES[7:]).sha256 == hashlib.sha256(BYTES).hexdigest()
 
 
-def test_one_that_was_killed_between_whole_and_kept_is_kept_by_the_next_touch(
+def test_one_that_was_killed_between_whole_and_stored_is_stored_by_the_next_touch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def killed(*_: object) -> None:
@@ -87,12 +87,12 @@ def test_one_that_was_killed_between_whole_and_kept_is_kept_by_the_next_touch(
     assert send(begun.id, len(BYTES), b"").trace is not None
 
 
-def test_the_same_bytes_again_are_said_to_be_here() -> None:
+def test_the_same_bytes_again_are_reported_to_be_here() -> None:
     first, second = (create("a.json", len(BYTES), None) for _ in range(2))
-    kept = send(first.id, 0, BYTES)
+    stored = send(first.id, 0, BYTES)
     again = send(second.id, 0, BYTES)
     assert again.is_reused
-    assert again.trace == kept.trace
+    assert again.trace == stored.trace
 
 
 def test_bytes_for_another_place_and_too_many_bytes_are_refused() -> None:
@@ -158,7 +158,7 @@ def test_what_cannot_be_taken_is_refused_at_once(monkeypatch: pytest.MonkeyPatch
     assert not partial_uploads_dir().exists() or not list(partial_uploads_dir().iterdir())
 
 
-def test_a_disk_without_room_is_said_before_a_byte_is_sent(
+def test_a_disk_without_room_is_reported_before_a_byte_is_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     room = uploads.FREE_BYTES + 1000
@@ -225,7 +225,7 @@ def test_many_begin_and_end_at_once() -> None:
             ended.result()
 
 
-def test_a_removed_upload_leaves_nothing_but_what_is_kept() -> None:
+def test_a_removed_upload_leaves_nothing_but_what_is_stored() -> None:
     begun = create("a.json", len(BYTES), None)
     whole = send(begun.id, 0, BYTES)
     remove(begun.id)
@@ -242,7 +242,7 @@ def test_one_person_does_not_take_the_places_of_the_others(monkeypatch: pytest.M
         create("c.json", 5, "ada")
     create("c.json", 5, "bob")
     for name in "abcd":
-        create(f"{name}.json", 5, None)  # nobody is asked who they are: there is one for all
+        create(f"{name}.json", 5, None)  # no login: there is one user for all
     send(first.id, 0, b"12345")
     create("c.json", 5, "ada")
 

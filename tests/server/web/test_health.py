@@ -60,7 +60,7 @@ def test_without_a_worker_it_is_not_ready_but_alive(client: TestClient, engine: 
     assert client.get("/readyz").status_code == 200
 
 
-def test_a_database_that_cannot_be_used_is_said(
+def test_a_database_that_cannot_be_used_is_reported(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone() -> str:

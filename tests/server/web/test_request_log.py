@@ -63,7 +63,7 @@ def test_a_name_in_a_message_begins_no_line_of_its_own(
     assert line.endswith(r"warning worker jarvis.x: read a\nforged\u001b[31m job=b\nc")
 
 
-def test_what_went_wrong_is_told_in_full(
+def test_what_went_wrong_is_shown_in_full(
     logs: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs.setenv("JARVIS_LOG_FORMAT", "json")

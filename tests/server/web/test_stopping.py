@@ -18,7 +18,7 @@ STATIC = Path(streamlit.__file__).parent / "static"
 NEVER_ENDS = """
 import signal, time
 from jarvis.server.http.web.lifespan import bounded_stop
-signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
+signal.signal(signal.SIGTERM, lambda *_: print("signaled", flush=True))
 with bounded_stop({most_s}):
     print("ready", flush=True)
     while True:
@@ -48,7 +48,7 @@ def test_an_open_request_gets_its_time_and_no_more(tmp_path: Path, usual_process
             socket.create_connection(("127.0.0.1", server.port))
 
 
-def test_told_again_it_goes_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_stops_it_at_once(tmp_path: Path) -> None:
     settings = {"JARVIS_STOP_SECONDS": "60", "JARVIS_JOB_SLOTS": "0"}
     with serving(tmp_path, settings) as server, _reader_who_pauses(server):
         server.process.send_signal(signal.SIGTERM)
@@ -64,5 +64,5 @@ def test_what_never_ends_is_ended() -> None:
     with process, process.stdout:
         assert process.stdout.readline() == "ready\n"
         process.terminate()
-        assert process.stdout.readline() == "told\n"
+        assert process.stdout.readline() == "signaled\n"
         assert process.wait(120) == 128 + signal.SIGTERM

@@ -26,7 +26,7 @@ def keep(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Return a function that stores a copy of the sample under an id, in a new home."""
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
 
-    def kept(analysis_id: str, **changes: str) -> str:
+    def stored(analysis_id: str, **changes: str) -> str:
         root = shutil.copytree(
             home / "analyses" / sample_id, tmp_path / "home/analyses" / analysis_id
         )
@@ -34,7 +34,7 @@ def keep(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         (root / "manifest.json").write_text(manifest.model_dump_json())
         return analysis_id
 
-    return kept
+    return stored
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from jarvis.server.storage.catalog import analysis_root, pinned, read_catalog
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 
-Said = pytest.CaptureFixture[str]
+Output = pytest.CaptureFixture[str]
 
 
 class Terminal(io.StringIO):
@@ -54,7 +54,7 @@ def run(*arguments: object) -> int:
     return main([str(argument) for argument in arguments])
 
 
-def printed(output: Said, *arguments: object) -> dict[str, Any]:
+def printed(output: Output, *arguments: object) -> dict[str, Any]:
     """Return the JSON output of a command."""
     assert run(*arguments, "--json") == ExitCode.OK
     result: dict[str, Any] = json.loads(output.readouterr().out)
@@ -66,7 +66,7 @@ def ids() -> list[str]:
 
 
 def test_an_analysis_goes_to_another_server_and_keeps_its_id(
-    stored_id: str, capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    stored_id: str, capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     saved = printed(capsys, "archive", "save", stored_id)
     assert saved["output"] == f"{stored_id}.jarvis.zip"
@@ -79,12 +79,12 @@ def test_an_analysis_goes_to_another_server_and_keeps_its_id(
     assert "with the same content" in run_and_err(capsys, "archive", "load", saved["output"])
 
 
-def run_and_err(output: Said, *arguments: object) -> str:
+def run_and_err(output: Output, *arguments: object) -> str:
     run(*arguments)
     return output.readouterr().err
 
 
-def test_an_invalid_archive_gives_one_message(stored_id: str, capsys: Said) -> None:
+def test_an_invalid_archive_gives_one_message(stored_id: str, capsys: Output) -> None:
     assert run("archive", "load", "tiny.json") == ExitCode.FAILED
     output = capsys.readouterr().err
     assert output.startswith("jarvis: tiny.json cannot be imported: ")
@@ -97,7 +97,7 @@ def test_an_archive_that_cannot_be_written_leaves_nothing(stored_id: str, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "tiny.json"]
 
 
-def test_the_list_names_every_analysis_with_its_size(stored_id: str, capsys: Said) -> None:
+def test_the_list_names_every_analysis_with_its_size(stored_id: str, capsys: Output) -> None:
     run("pin", stored_id)
     capsys.readouterr()
     run("list")
@@ -110,7 +110,7 @@ def test_the_list_names_every_analysis_with_its_size(stored_id: str, capsys: Sai
 
 
 def test_an_empty_list_is_reported(
-    capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
     assert run("list") == ExitCode.OK
@@ -119,7 +119,7 @@ def test_an_empty_list_is_reported(
 
 @pytest.mark.parametrize("command", [("remove",), ("prune", "--older-than", "30d")])
 def test_without_a_terminal_nothing_is_deleted(
-    stored_id: str, capsys: Said, command: tuple[str, ...]
+    stored_id: str, capsys: Output, command: tuple[str, ...]
 ) -> None:
     given = (*command, stored_id) if command == ("remove",) else command
     assert run(*given) == ExitCode.FAILED
@@ -132,7 +132,7 @@ def test_without_a_terminal_nothing_is_deleted(
 )
 def test_a_terminal_gets_a_prompt(
     stored_id: str,
-    capsys: Said,
+    capsys: Output,
     monkeypatch: pytest.MonkeyPatch,
     answer: str,
     code: int,
@@ -146,7 +146,7 @@ def test_a_terminal_gets_a_prompt(
     assert len(ids()) == left
 
 
-def test_all_are_removed_or_none(stored_id: str, capsys: Said) -> None:
+def test_all_are_removed_or_none(stored_id: str, capsys: Output) -> None:
     assert run("remove", "--yes", stored_id, "nothing") == ExitCode.FAILED
     assert "There is no analysis 'nothing'" in capsys.readouterr().err
     assert ids() == [stored_id]
@@ -166,7 +166,7 @@ def test_pinning_an_unknown_analysis_is_rejected(stored_id: str) -> None:
     assert pinned() == frozenset()
 
 
-def test_a_dry_run_lists_what_would_be_deleted_and_why(stored_id: str, capsys: Said) -> None:
+def test_a_dry_run_lists_what_would_be_deleted_and_why(stored_id: str, capsys: Output) -> None:
     run("prune", "--older-than", "30d", "--dry-run")
     out = capsys.readouterr().out
     assert stored_id in out
@@ -180,14 +180,14 @@ def test_a_dry_run_lists_what_would_be_deleted_and_why(stored_id: str, capsys: S
 
 @pytest.mark.parametrize("limit", [("--older-than", "30d"), ("--keep-under", "1kB")])
 def test_entries_beyond_a_limit_are_deleted(
-    stored_id: str, capsys: Said, limit: tuple[str, str]
+    stored_id: str, capsys: Output, limit: tuple[str, str]
 ) -> None:
     result = printed(capsys, "prune", "--yes", *limit)
     assert [row["name"] for row in result["removed"]] == [stored_id]
     assert ids() == []
 
 
-def test_a_limit_that_cannot_be_met_is_reported(stored_id: str, capsys: Said) -> None:
+def test_a_limit_that_cannot_be_met_is_reported(stored_id: str, capsys: Output) -> None:
     run("pin", stored_id)
     capsys.readouterr()
     assert run("prune", "--yes", "--keep-under", "1kB") == ExitCode.OK
@@ -198,7 +198,7 @@ def test_a_limit_that_cannot_be_met_is_reported(stored_id: str, capsys: Said) ->
 
 
 def test_the_environment_sets_limits_and_without_them_nothing_is_deleted(
-    stored_id: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
+    stored_id: str, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert printed(capsys, "prune", "--yes")["removed"] == []
     monkeypatch.setenv("JARVIS_PRUNE_OLDER_THAN", "6w")
@@ -208,7 +208,7 @@ def test_the_environment_sets_limits_and_without_them_nothing_is_deleted(
 
 
 def test_the_file_of_settings_sets_limits(
-    stored_id: str, capsys: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stored_id: str, capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "jarvis.toml"
     file.write_text('prune_older_than = "30d"\n')
@@ -218,7 +218,7 @@ def test_the_file_of_settings_sets_limits(
 
 
 def test_an_invalid_limit_in_the_environment_is_a_usage_error(
-    stored_id: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
+    stored_id: str, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JARVIS_PRUNE_KEEP_UNDER", "much")
     with pytest.raises(SystemExit) as end:
@@ -229,7 +229,7 @@ def test_an_invalid_limit_in_the_environment_is_a_usage_error(
 
 
 @pytest.mark.parametrize("given", ["30", "d", "-3d", "30y", "1e9d", "nan"])
-def test_an_invalid_age_is_a_usage_error(stored_id: str, capsys: Said, given: str) -> None:
+def test_an_invalid_age_is_a_usage_error(stored_id: str, capsys: Output, given: str) -> None:
     with pytest.raises(SystemExit) as end:
         run("prune", "--older-than", given)
     assert end.value.code == ExitCode.USAGE
