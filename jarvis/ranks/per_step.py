@@ -95,7 +95,7 @@ def ranks_per_step(tables: Tables) -> pl.DataFrame:
     slower_pct = (100 * (pl.col(C.speed_ratio) - 1)).alias("slower_pct")
     known = pl.sum_horizontal(pl.col(role).is_not_null() for role in PLACES)
     parts = (pl.format(f"{role}{{}}", pl.col(role)) for role in PLACES)
-    place = pl.when(known > 1).then(pl.concat_str(*parts, separator=" ", ignore_nulls=True))
+    place = pl.when(known > 1).then(pl.concat_str(*parts, separator=", ", ignore_nulls=True))
     ranks = tables["ranks"].with_columns(slower_pct, place.alias(PLACE))
     steps = step_count(tables)
     if not steps:

@@ -105,6 +105,7 @@ def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) ->
     assert metrics[SAVED] == metrics["Slowest rank"] == "—"
     assert "1 rank of 3 is not recorded" in texts(page)
     assert "Missing ranks: 2" in texts(page)
+    assert used_px(page.dataframe[0], "where") <= CARD_PX
     late = page.dataframe[0].value
     assert late["rank"].to_list()[0] == LATE_RANK
     assert late["cause"].to_list()[0] == "idle: data loading"
@@ -174,7 +175,7 @@ def test_the_page_shows_places_and_what_ranks_send(run: DistributedRun, filed: D
     assert rows["mb"].to_list() == pytest.approx([9 / steps, 3 / steps])
     assert rows["count"].to_list() == pytest.approx([6 / steps, 3 / steps])
     tables = [frame for frame in page.dataframe if "place" in frame.value.columns]
-    assert tables[0].value["place"].to_list() == ["dp0 pp0", "dp1 pp1"]
+    assert tables[0].value["place"].to_list() == ["dp0, pp0", "dp1, pp1"]
     assert used_px(tables[0], C.times_last) <= CARD_PX
     (groups,) = [frame for frame in page.dataframe if "role" in frame.value.columns]
     assert groups.value["role"].to_list() == ["dp"]
