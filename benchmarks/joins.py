@@ -172,8 +172,8 @@ def measure(folder: Path, output: Path) -> dict[str, float]:
         joined.tables.write(name, output / f"{name}.parquet")
     return {
         "ranks": len(members),
-        "events": joined.tables["instance_ranks"].height,
-        "instances": joined.tables["instances"].height,
+        "events": joined.tables.height("instance_ranks"),
+        "instances": joined.tables.height("instances"),
         "s": process_time() - begin,
         "mb": _peak_mb() - before,
     }

@@ -28,6 +28,7 @@ from jarvis.run import (
     read_manifest,
     staged,
 )
+from jarvis.run.store import write_parquet
 from jarvis.run.tree_data import main_uids
 from tests.analyses.rows import category, operation
 from tests.builders import trace
@@ -275,3 +276,14 @@ def test_the_category_manifest_says_how_host_and_gpu_time_compare(tmp_path: Path
     metadata = json.loads((tmp_path / "run" / "metadata" / "gemm_metadata.json").read_text())
     assert "not proof" in metadata["time_breakdown"].pop("note")
     assert metadata["time_breakdown"].items() <= gemm.items()
+
+
+def test_the_bytes_of_a_table_do_not_depend_on_its_chunks(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"number": range(300_000)}).with_columns(
+        (pl.col("number") % 7).cast(pl.String).alias("text")
+    )
+    parts = pl.concat(list(rows.iter_slices(16_384)), rechunk=False)
+    assert parts.n_chunks() > rows.n_chunks()
+    for name, frame in (("whole", rows), ("parts", parts)):
+        write_parquet(frame.lazy(), tmp_path / name)
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()

@@ -366,9 +366,9 @@ def _manifest(
             has_drift=bool(joined.clock.drift_ppm),
         ),
         matching=MatchingSummary(
-            instances=joined.tables["instances"].height,
-            matched_kernels=joined.tables["instance_ranks"].height,
-            unmatched_kernels=joined.tables["unmatched"].height,
+            instances=joined.tables.height("instances"),
+            matched_kernels=joined.tables.height("instance_ranks"),
+            unmatched_kernels=joined.tables.height("unmatched"),
         ),
         sheets=sheets,
         tables=tuple(joined.tables),

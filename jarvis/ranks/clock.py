@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.ranks.drift import drifts_ppm
-from jarvis.ranks.ends import Ends, Floats, Int32s
+from jarvis.ranks.ends import Bools, Ends, Floats, Int32s
 from jarvis.ranks.events import CALL, Events
 from jarvis.schemas.names import C
 
@@ -94,6 +94,7 @@ def common_clock(events: Events, origin_ns: Mapping[int, int]) -> tuple[Clock, p
     offsets = _offsets(chosen, origin_ns)
     residuals = _residuals(ends, offsets)
     is_used = np.isin(ends.group, used)
+    is_known = ~np.isin(ends.instance, _left_early(events.kernels, of_calls, offsets, drift))
     clock = Clock(
         offset_ns={
             rank: round(offsets[rank]) + origin_ns[rank] - origin_ns[chosen.components[0][0]]
@@ -101,13 +102,13 @@ def common_clock(events: Events, origin_ns: Mapping[int, int]) -> tuple[Clock, p
         },
         error_ns=_errors(chosen, residuals[is_used]),
         drift_ppm=drift,
-        groups=_spreads(ends.group, residuals, named).with_columns(
+        groups=_spreads(ends.group, residuals, is_known, named).with_columns(
             pl.col(_GROUP).is_in(used).alias(C.is_used)
         ),
         broken=pl.Series(dtype=pl.Int32),
-        p95_ns=_quantile(np.abs(residuals[is_used])),
+        p95_ns=_quantile(np.abs(_if_enough(residuals[is_used], is_known[is_used]))),
     )
-    del ends, chosen, residuals, is_used
+    del ends, chosen, residuals, is_used, is_known
     placed = _on_common_clock(events.kernels, offsets, drift, origin_ns)
     groups, broken = _qualities(placed, of_calls, clock.groups)
     return replace(clock, groups=groups, broken=broken), placed
@@ -191,6 +192,25 @@ def _residuals(ends: Ends, offsets: Mapping[int, float]) -> Floats:
     is_known = np.isin(ends.rank, list(offsets))
     known = ends if is_known.all() else ends[is_known]
     return known.residuals(np.array([offsets[rank] for rank in known.ranks[0].tolist()]))
+
+
+def _left_early(
+    kernels: pl.DataFrame,
+    of_calls: pl.DataFrame,
+    offsets: Mapping[int, float],
+    drift: Mapping[int, float],
+) -> Int32s:
+    """Return the sends whose sender leaves before the receiver arrives: their ends are not the
+    same moment."""
+    called = of_calls.select("is_sent", "is_received")[kernels[CALL]]
+    is_pair = called.select(pl.any_horizontal(pl.all()).fill_null(value=False)).to_series()
+    ahead = pl.col(C.rank).replace_strict(dict(offsets), default=None, return_dtype=pl.Float64)
+    times = (pl.col(name) * (1 - _ppm(drift) / 1e6) - ahead for name in (C.start_ns, C.end_ns))
+    ends = kernels.hstack(called).filter(is_pair).with_columns(times).group_by(C.instance_id)
+    sent = pl.col(C.end_ns).filter("is_sent").max()
+    received = pl.col(C.start_ns).filter("is_received").min()
+    found: Int32s = ends.agg(sent < received).filter(C.end_ns)[C.instance_id].to_numpy()
+    return found
 
 
 def _without_drift(ends: Ends, drift: Mapping[int, float]) -> Ends:
@@ -323,16 +343,24 @@ def _errors(ends: Ends, residuals: Floats) -> dict[int, float]:
     return dict(zip(known.tolist(), (spread / np.sqrt(medians.counts)).tolist(), strict=True))
 
 
-def _spreads(group: Int32s, residuals: Floats, named: pl.DataFrame) -> pl.DataFrame:
+def _spreads(
+    group: Int32s, residuals: Floats, is_known: Bools, named: pl.DataFrame
+) -> pl.DataFrame:
     """Return groups with the median (``residual``) and the 95th percentile (``p95``) of their
     residuals; null without any."""
     order = np.argsort(group, kind="stable")
     sizes = np.bincount(group, minlength=named.height)
-    parts = np.split(np.abs(residuals[order]), np.cumsum(sizes)[:-1])
+    rows = np.split(order, np.cumsum(sizes)[:-1])
+    parts = [np.abs(_if_enough(residuals[each], is_known[each])) for each in rows]
     return named.with_columns(
         pl.Series(name, [_quantile(part, at) for part in parts], pl.Float64)
         for name, at in (("residual", 0.5), ("p95", 0.95))
     )
+
+
+def _if_enough(residuals: Floats, is_known: Bools) -> Floats:
+    """Return the known residuals; all of them where these are too few to judge by."""
+    return residuals[is_known] if np.count_nonzero(is_known) >= 2 * MIN_INSTANCES else residuals
 
 
 def _quantile(values: Floats, at: float = 0.95) -> float | None:

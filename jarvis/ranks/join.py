@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from jarvis.core.memory_tuning import return_freed_memory
 from jarvis.ranks.bubbles import bubbles
 from jarvis.ranks.clock import Clock, Quality, common_clock, with_quality
 from jarvis.ranks.communicators import with_communicators
@@ -58,6 +59,10 @@ class RankTables(Mapping[str, pl.DataFrame]):
             )
         return conform(rows, name)
 
+    def height(self, name: str) -> int:
+        """Return the number of rows of a table, without making it."""
+        return self.small[name].height
+
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names."""
         return iter(self.small)
@@ -99,6 +104,8 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     batches = in_batches(members)
     members = [member for batch in batches for member in batch.members]
     speed = speed_ratios(batches)
+    # After each stage: Polars cannot use what NumPy has freed.
+    return_freed_memory()
     events = communication_events(batches)
     calls, communicators = with_communicators(events.calls, world_size)
     events = Events(events.kernels, calls)
@@ -106,8 +113,10 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     communicators = with_roles(communicators, events, members, node_size(members, gpus_per_node))
     work = work_per_step(batches, stages_of(communicators))
     sums, of_communicators, sent = _sums(events), _of_communicators(events), sent_events(events)
+    return_freed_memory()
     kernels = events.kernels.drop(C.launch_start_ns).hstack(match(events))
     del events
+    return_freed_memory()
     is_matched = pl.col(C.instance_id).is_not_null()
     unmatched = [kernels.filter(~is_matched)]
     kernels = kernels.filter(is_matched)
@@ -124,13 +133,17 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         kernels = kernels.filter(~is_broken)
         clock, placed = common_clock(Events(kernels, calls), origins)
     del kernels
+    return_freed_memory()
     calls = with_quality(calls, clock)
     measured = waiting(Events(placed, calls), batches)
     del placed
+    return_freed_memory()
     found = instances(Events(measured, calls), communicators, clock)
     numbered = renumbered(measured, found).drop(C.seq, C.match, C.reason, C.is_cut)
     del measured
+    return_freed_memory()
     late, causes = lateness(numbered, found, communicators, batches)
+    return_freed_memory()
     waits = bubbles(numbered, found, communicators, batches)
     evidence = Evidence(
         kernels=numbered,
@@ -149,6 +162,7 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     shown = numbered.drop("own_start_ns", C.step, "held")
     order = np.argsort(shown[C.instance_id].to_numpy(), kind="stable").astype(np.uint32)
     del numbered, evidence
+    return_freed_memory()
     # One column at a time: all of them twice would not fit into memory.
     in_order = pl.DataFrame([shown.drop_in_place(name).gather(order) for name in shown.columns])
     tables = {

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from jarvis.core.memory_tuning import return_freed_memory
 from jarvis.ranks.arrivals import (
     NONE,
     Arrivals,
@@ -68,13 +69,16 @@ def lateness(
     others = replicas(named, kernels, of)
     of_replicas = _late_ranks(kernels, others, since_ns(kernels, batches, others, same, held), held)
     del others
+    return_freed_memory()
     is_sent = named["is_sent"].to_numpy()[of[0]]
     arrivals = compared(kernels, named, (of[0][is_sent], of[1][is_sent]), stages)
     del of
+    return_freed_memory()
     since = since_ns(kernels, batches, arrivals, same, held)
     late = _late_ranks(kernels, arrivals, since, held)
     roots = _roots(late, of_replicas)
     late = late.join(named.filter("is_clear"), on=C.instance_id, how="semi", maintain_order="left")
+    return_freed_memory()
     causes = _causes(kernels, batches, arrivals, since, late)
     named_causes = causes.drop_nulls(C.detail).group_by(C.instance_id)
     explained = named_causes.agg(pl.col(C.extra_ns).clip(lower_bound=0).sum().alias("explained"))

@@ -29,12 +29,14 @@ COLUMNS = (
         "of the median step, if the kernels and the idle time of the rank were as those of the "
         "median of the ranks",
     ),
+    number(C.gain_low_ms, "Saved, at least (ms)", "ms", "the same, at least"),
+    number(C.gain_high_ms, "Saved, at most (ms)", "ms", "the same, at most"),
     number(
         "slower_pct",
-        "Kernels slower (%)",
+        "Slower (%)",
         "%",
-        "than the median of the ranks of the same GPU, for the same operators, shapes and "
-        "kernels, without those beside communication",
+        "its kernels than the median of the ranks of the same GPU, for the same operators, shapes "
+        "and kernels, without those beside communication",
         ",.1f",
     ),
     number(
@@ -46,7 +48,7 @@ COLUMNS = (
     ),
     count(
         C.times_last,
-        "Last, in all",
+        "Last",
         "collectives of the recording, without edges, at which it arrived last",
     ),
     number(C.exposed_wait_ms, "Waits (ms)", "ms", "for ranks that come later, without computing"),
@@ -92,7 +94,7 @@ def ranks_per_step(tables: Tables) -> pl.DataFrame:
     """
     slower_pct = (100 * (pl.col(C.speed_ratio) - 1)).alias("slower_pct")
     known = pl.sum_horizontal(pl.col(role).is_not_null() for role in PLACES)
-    parts = (pl.format(f"{role} {{}}", pl.col(role)) for role in PLACES)
+    parts = (pl.format(f"{role}{{}}", pl.col(role)) for role in PLACES)
     place = pl.when(known > 1).then(pl.concat_str(*parts, separator=", ", ignore_nulls=True))
     ranks = tables["ranks"].with_columns(slower_pct, place.alias(PLACE))
     steps = step_count(tables)
@@ -118,8 +120,9 @@ def shown_columns(rows: pl.DataFrame) -> list[str]:
     """Return the columns to show of ``ranks_per_step``, without those that tell nothing: one gain
     where all gains are known exactly, no GPU where all are the same, no clocks that agree."""
     is_exact = rows[C.gain_ms].count() == rows[C.gain_low_ms].count()
-    gains = (C.gain_ms,) if is_exact else (*_GAINS, C.gain_method)
+    gains = (C.gain_ms,) if is_exact else _GAINS
     rest = [
+        *([] if is_exact else [C.gain_method]),
         *(name for name in (C.clock_offset_us, C.clock_error_us) if (rows[name] != 0).any()),
         *([C.device_name] if rows[C.device_name].n_unique() > 1 else []),
     ]

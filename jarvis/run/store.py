@@ -16,6 +16,10 @@ from jarvis.run.results import results_json
 from jarvis.run.run import Run, read_manifest
 
 
+ROWS_OF_GROUP = 1 << 17
+"""Rows that are written together."""
+
+
 def write_parquet(frame: pl.DataFrame | pl.LazyFrame, path: Path) -> None:
     """Write a table; one that is not computed yet in parts, so that it need not fit into memory.
 
@@ -28,7 +32,8 @@ def write_parquet(frame: pl.DataFrame | pl.LazyFrame, path: Path) -> None:
             if isinstance(frame, pl.DataFrame):
                 frame.write_parquet(file)
             else:
-                frame.sink_parquet(file, maintain_order=True)
+                # Else the groups, and so the bytes, follow the chunks that a frame happens to have.
+                frame.sink_parquet(file, maintain_order=True, row_group_size=ROWS_OF_GROUP)
     except pl.exceptions.ComputeError as error:
         unknown = OSError(errno.EIO, f"The file could not be written ({error})", str(path))
         raise output.error or unknown from error

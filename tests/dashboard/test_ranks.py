@@ -17,6 +17,7 @@ from jarvis.ranks.per_step import ranks_per_step
 from jarvis.ranks.run import DistributedRun
 from jarvis.sample import Faults, Job, write_job
 from jarvis.sample.faults import Late
+from jarvis.schemas.names import C
 from jarvis.server.database import database
 from jarvis.server.storage.catalog import read_catalog
 from jarvis.text.format import milliseconds
@@ -104,6 +105,7 @@ def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) ->
     assert metrics[SAVED] == metrics["Slowest rank"] == "—"
     assert "1 rank of 3 is not recorded" in texts(page)
     assert "Missing ranks: 2" in texts(page)
+    assert used_px(page.dataframe[0], "where") <= CARD_PX
     late = page.dataframe[0].value
     assert late["rank"].to_list()[0] == LATE_RANK
     assert late["cause"].to_list()[0] == "idle: data loading"
@@ -164,7 +166,7 @@ def test_the_page_shows_places_and_what_ranks_send(run: DistributedRun, filed: D
     sent = {"src": [0, 1], "dst": [1, 0], "bytes": [9_000_000, 3_000_000], "count": [6, 3]}
     pairs = pl.DataFrame(sent | {"transfer_us": [1.0, None]}, schema=run.tables["pairs"].schema)
     pairs.write_parquet(RunPaths(run.root).table("pairs"))
-    ranks = run.tables["ranks"].with_columns(pp=pl.col("rank"))
+    ranks = run.tables["ranks"].with_columns(pp=pl.col("rank"), gain_ms="gain_low_ms")
     ranks.write_parquet(RunPaths(run.root).table("ranks"))
     page = filed("ranks")
     assert not page.exception
@@ -173,7 +175,8 @@ def test_the_page_shows_places_and_what_ranks_send(run: DistributedRun, filed: D
     assert rows["mb"].to_list() == pytest.approx([9 / steps, 3 / steps])
     assert rows["count"].to_list() == pytest.approx([6 / steps, 3 / steps])
     tables = [frame for frame in page.dataframe if "place" in frame.value.columns]
-    assert tables[0].value["place"].to_list() == ["dp 0, pp 0", "dp 1, pp 1"]
+    assert tables[0].value["place"].to_list() == ["dp0, pp0", "dp1, pp1"]
+    assert used_px(tables[0], C.times_last) <= CARD_PX
     (groups,) = [frame for frame in page.dataframe if "role" in frame.value.columns]
     assert groups.value["role"].to_list() == ["dp"]
     assert used_px(groups) <= CARD_PX

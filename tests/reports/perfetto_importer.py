@@ -37,6 +37,16 @@ def slices_of(events: Iterable[dict[str, Any]], origin_ns: int = 0) -> Counter[S
     )
 
 
+def assert_nested(slices: list[tuple[int, int]]) -> None:
+    """Check that of any two slices one is inside the other or they are disjoint."""
+    open_ends: list[int] = []
+    for start, end in sorted(slices, key=lambda each: (each[0], -each[1])):
+        while open_ends and open_ends[-1] <= start:
+            open_ends.pop()
+        assert not open_ends or end <= open_ends[-1]
+        open_ends.append(end)
+
+
 @dataclass
 class Imported:
     """What the importer makes of a trace; a flow has its category and both slices."""

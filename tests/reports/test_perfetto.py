@@ -37,7 +37,7 @@ from jarvis.schemas.names import C
 from tests.builders import GPU, PID, trace
 from tests.optional import trace_processor
 from tests.reports.conftest import Analyzed
-from tests.reports.perfetto_importer import imported, ns, read_document, slices_of
+from tests.reports.perfetto_importer import assert_nested, imported, ns, read_document, slices_of
 
 OVERLAPPING = 4000
 
@@ -122,17 +122,7 @@ def test_slices_on_each_track_are_inside_each_other_or_disjoint(
     assert {"thread 1", "thread 1 (lane 2)", "thread 7", "thread 7 (lane 2)"} <= tracks.keys()
     for events in tracks.values():
         times = [(ns(e["ts"]), ns(e["ts"]) + ns(e["dur"])) for e in events]
-        _assert_nested(times)
-
-
-def _assert_nested(slices: list[tuple[int, int]]) -> None:
-    """Check that of any two slices one is inside the other or they are disjoint."""
-    open_ends: list[int] = []
-    for start, end in sorted(slices, key=lambda each: (each[0], -each[1])):
-        while open_ends and open_ends[-1] <= start:
-            open_ends.pop()
-        assert not open_ends or end <= open_ends[-1]
-        open_ends.append(end)
+        assert_nested(times)
 
 
 _SLICES = st.lists(
@@ -149,7 +139,7 @@ def test_lanes_of_any_slices(slices: list[tuple[int, int, int]], most: int) -> N
     for chosen in set(zip(track.tolist(), lane.tolist(), strict=True)):
         own = (track == chosen[0]) & (lane == chosen[1])
         times = list(zip(start[own].tolist(), (start + duration)[own].tolist(), strict=True))
-        _assert_nested(times)
+        assert_nested(times)
         assert _depth(times) <= most
     for number in set(track.tolist()):
         assert set(lane[track == number].tolist()) == set(range(lane[track == number].max() + 1))

@@ -20,7 +20,19 @@ MAX_BARS = 16
 
 MAX_CAUSES = 8
 OTHER = "other causes"
-_WIDTHS = {C.rank: 50, C.step: 50, C.instance_id: 80, "cause": 150, "also": 190, "where": 150}
+_WIDTHS = {
+    C.rank: 45,
+    C.step: 45,
+    C.instance_id: 72,
+    "waited_ms": 100,
+    "new_ms": 62,
+    "cause": 145,
+    "extra_ms": 90,
+    "also": 125,
+    "where": 125,
+    C.root_rank: 75,
+}
+"""Widths in pixels that show these columns but the last in a window of 1280 pixels."""
 
 
 def late_ranks(chosen: Chosen) -> None:

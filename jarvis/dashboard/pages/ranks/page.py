@@ -51,14 +51,16 @@ _MEASURES = (
 _RANK_WIDTHS = {
     C.rank: 45,
     C.gain_ms: 105,
-    "slower_pct": 120,
+    C.gain_low_ms: 125,
+    C.gain_high_ms: 125,
+    "slower_pct": 70,
     C.caused_exposed_wait_ms: 105,
     C.exposed_wait_ms: 70,
     C.exposed_transfer_ms: 90,
-    PLACE: 150,
+    PLACE: 110,
     C.compute_ms: 90,
     C.idle_ms: 65,
-    C.times_last: 80,
+    C.times_last: 55,
 }
 """Widths in pixels that show these columns in a window of 1280 pixels."""
 
@@ -224,6 +226,6 @@ def _ranks(run: DistributedRun) -> None:
         st.caption(
             "A click on a rank opens its own analysis. Not means of steps are *Step saved*, the "
             "time by which the median step gets shorter if this rank is as fast as the median of "
-            "the ranks; *Kernels slower*, the same kernels against the median of the ranks; and "
-            "*Last, in all*, of the whole recording."
+            "the ranks; *Slower*, the same kernels against the median of the ranks; and *Last*, of "
+            "the whole recording."
         )
