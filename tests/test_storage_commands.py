@@ -109,6 +109,24 @@ def test_the_list_names_every_analysis_with_its_size(stored_id: str, capsys: Out
     assert row["is_pinned"]
 
 
+def test_the_list_has_distributed_runs_before_their_ranks(
+    capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    traces = tmp_path / "ranks"
+    assert run("sample", "--ranks", 2, "--world-size", 2, "-o", traces / "job.json") == ExitCode.OK
+    assert run("analyze", traces, "--id", "--jobs", 1) == ExitCode.OK
+    capsys.readouterr()
+    run("list")
+    first, *others = capsys.readouterr().out.splitlines()
+    result = printed(capsys, "list")
+    (job,) = result["distributed"]
+    assert first.startswith(job["id"])
+    assert first.endswith("2 of 2 ranks (0-1)")
+    assert sorted(job["ranks"].values()) == sorted(each["id"] for each in result["analyses"])
+    assert {line.split()[0] for line in others} == {*job["ranks"].values()}
+
+
 def test_an_empty_list_is_reported(
     capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

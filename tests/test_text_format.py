@@ -44,6 +44,8 @@ def test_percentages(value: float | None, text: str) -> None:
 def test_units_stand_beside_the_number() -> None:
     assert q.milliseconds(1.5) == "1.50 ms"
     assert q.microseconds(12.0) == "12.0 µs"
+    assert q.microseconds(0.001) == "0.00100 µs"
+    assert q.milliseconds(0.667e-6) == "<0.001 µs"
     assert q.tb_per_s(5.3) == "5.30 TB/s"
     assert q.tflops_per_s(708.0) == "708 TFLOP/s"
     assert [q.byte_size(n) for n in (512, 1.5e6, 2e9)] == ["512 B", "1.50 MB", "2.00 GB"]

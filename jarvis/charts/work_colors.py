@@ -2,7 +2,7 @@
 
 from jarvis.charts.palette import Palette
 from jarvis.perf_report.kernel_blocks import COMMUNICATION as COMMUNICATION_BLOCK
-from jarvis.perf_report.kernel_blocks import OTHER
+from jarvis.perf_report.kernel_blocks import OTHER, title_of
 from jarvis.perf_report.work import COMMUNICATION, COPY
 from jarvis.run.timeline import (
     BEFORE,
@@ -61,9 +61,9 @@ def path_color(part: str, palette: Palette) -> str:
 
 
 def block_colors(palette: Palette) -> dict[str, str]:
-    """Return the color of each block of a model: that of its category, if it has one."""
+    """Return the color of each block of a model by title: that of its category, if it has one."""
     hues, further, host = palette.categorical, palette.further, palette.host
-    return {
+    colors = {
         "gemm": category_color("gemm", palette),
         "attention": category_color("sdpa_fwd", palette),
         "moe_gemm": category_color("moe_fused", palette),
@@ -81,6 +81,7 @@ def block_colors(palette: Palette) -> dict[str, str]:
         "sampler": category_color("reduce", palette),
         OTHER: palette.muted,
     }
+    return {title_of(block): color for block, color in colors.items()}
 
 
 def host_colors(palette: Palette) -> dict[str, str]:

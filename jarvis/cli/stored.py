@@ -3,8 +3,9 @@
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jarvis.cli.options import Commands, add_run, complete_stored, completed_by, run_directory
 from jarvis.cli.output import ExitCode, add_json, add_yes, is_confirmed, note, print_result, warn
@@ -13,12 +14,15 @@ from jarvis.core.labels import RunLabels
 from jarvis.core.workspace import archive_name
 from jarvis.text.format import byte_size
 
+if TYPE_CHECKING:
+    from jarvis.server.storage.catalog import DistributedEntry, Entry
+
 
 def add_list(commands: Commands) -> None:
     command = commands.add_parser(
         "list",
         help="list stored analyses",
-        description="List the stored analyses with their ids, newest first.",
+        description="List the stored analyses and distributed runs with their ids, newest first.",
     )
     add_json(command)
     command.set_defaults(run=_list)
@@ -61,35 +65,51 @@ def _list(arguments: argparse.Namespace) -> int:
     catalog = read_catalog()
     rows = [
         {
-            "id": entry.id,
+            **_stored(entry),
             "title": entry.title,
             "trace": entry.manifest.trace.file_name,
-            "created": entry.manifest.created,
-            "size_bytes": entry.size_bytes,
-            "is_pinned": entry.is_pinned,
-            "owner": entry.owner,
-            "visibility": entry.visibility,
-            "made_on": entry.made_on,
-            "loaded_by": entry.loaded_by,
-            "source": entry.source,
             "reference": entry.manifest.reference,
-            **asdict(entry.labels),
         }
         for entry in catalog.entries
     ]
-    print_result(arguments, {"analyses": rows, "unreadable": catalog.broken}, _listed(rows))
+    jobs = [
+        {
+            **_stored(job),
+            "title": job.manifest.title,
+            "ranks": {str(each.rank): each.analysis_id for each in job.manifest.usable},
+        }
+        for job in catalog.distributed
+    ]
+    result = {"analyses": rows, "distributed": jobs, "unreadable": catalog.broken}
+    print_result(arguments, result, _listed([*jobs, *rows]))
     if catalog.broken:
         warn([f"{', '.join(catalog.broken)}: damaged, or of another version"])
     return ExitCode.OK
 
 
+def _stored(entry: "Entry | DistributedEntry") -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "created": entry.manifest.created,
+        "size_bytes": entry.size_bytes,
+        "is_pinned": entry.is_pinned,
+        "owner": entry.owner,
+        "visibility": entry.visibility,
+        "made_on": entry.made_on,
+        "loaded_by": entry.loaded_by,
+        "source": entry.source,
+        **asdict(entry.labels),
+    }
+
+
 def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each row, newest first; of equal times, those of distributed runs first."""
     if not rows:
         yield "No analyses are stored."
         return
     from jarvis.text.markdown import one_line  # slow to import
 
-    for row in rows:
+    for row in sorted(rows, key=itemgetter("created"), reverse=True):
         labels = RunLabels(row["project"], row["branch"], row["commit"], tuple(row["tags"]))
         named = f"  [{', '.join(labels.words())}]" if labels else ""
         source = f"  (from {one_line(row['source'])})" if row["source"] else ""

@@ -16,6 +16,21 @@ from jarvis.text.format import MAX_NAME_LENGTH
 
 COMMUNICATION, OTHER = "comm", "other"
 
+TITLES = {
+    "gemm": "GEMM",
+    "norm": "normalization",
+    "rope": "rotary embedding",
+    "kv_write": "KV cache write",
+    "moe_gemm": "expert GEMM",
+    "moe_route": "expert routing",
+    "quant": "quantization",
+    "conv": "convolution",
+    "index": "indexing",
+    "sampler": "sampling",
+    COMMUNICATION: "communication",
+}
+"""Titles of blocks by key; others are their keys."""
+
 _COMPILED = re.compile(r"triton_(?:poi|red|per|for)_fused")
 _NORMS = frozenset({"native_layer_norm", "rms_norm", "_fused_rms_norm"})
 _MOVES = frozenset(
@@ -66,6 +81,11 @@ def rules() -> tuple[Rule, ...]:
         )
         for entry in entries
     )
+
+
+def title_of(block: str) -> str:
+    """Return the title of a block, as in the middle of a sentence."""
+    return TITLES.get(block, block)
 
 
 def blocks() -> tuple[str, ...]:

@@ -74,7 +74,9 @@ def ranks_report(manifest: DistributedManifest, result: AnalysisResult, tables: 
 
 def _facts(manifest: DistributedManifest, result: AnalysisResult) -> Iterator[str]:
     step_ms = result.metrics.get("step_ms")
-    step = f" The median step takes {milliseconds(step_ms)}." if isinstance(step_ms, float) else ""
+    step = ""
+    if isinstance(step_ms, float) and step_ms > 0:  # 0 without marked steps
+        step = f" The median step takes {milliseconds(step_ms)}."
     yield f"{escape(manifest.title)}, {manifest.matching.instances:,} matched collectives.{step}"
     size = manifest.world_size
     known = [prose(note) for note in result.notes]

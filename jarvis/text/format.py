@@ -39,6 +39,9 @@ MIN_PCT = 0.01
 MIN_MS = 0.1
 """Shorter times are printed in µs."""
 
+MIN_US = 0.001
+"""Shorter times, which are below the resolution of traces, are printed as ``<0.001 µs``."""
+
 BYTE_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 """Decimal units of sizes and the bytes in each, largest first."""
 
@@ -101,6 +104,8 @@ def milliseconds(value: float | None) -> str:
 
 def microseconds(value: float | None) -> str:
     """Format a time in µs."""
+    if value is not None and 0 < value < MIN_US:
+        return f"<{MIN_US:g} µs"
     return _with_unit(value, "µs")
 
 

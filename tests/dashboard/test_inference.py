@@ -87,9 +87,9 @@ def test_layers_show_the_slow_one(filed: Draw, tmp_path: Path) -> None:
         "85.0 µs",
     )
     template = page.dataframe[0].value
-    assert template["block"].to_list() == ["gemm", "other"]
+    assert template["block"].to_list() == ["GEMM", "other"]
     assert "Slow: layer 9" in page.info[0].value
-    assert page.dataframe[1].value["block"].to_list() == ["sampler"]
+    assert page.dataframe[1].value["block"].to_list() == ["sampling"]
     assert any("By block, without the names" in text.value for text in page.caption)
 
 

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -10,16 +12,18 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.cli import main
 from jarvis.core.workspace import RunPaths, analyses_dir
+from jarvis.dashboard.pages.compare.sides import candidates
 from jarvis.dashboard.pages.runs.rows import RunRow, run_rows
 from jarvis.dashboard.pages.runs.trend import groups_of
 from jarvis.ranks.delays import delays
 from jarvis.ranks.per_step import ranks_per_step
 from jarvis.ranks.run import DistributedRun
+from jarvis.run import Run
 from jarvis.sample import Faults, Job, write_job
 from jarvis.sample.faults import Late
 from jarvis.schemas.names import C
 from jarvis.server.database import database
-from jarvis.server.storage.catalog import read_catalog
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.text.format import milliseconds
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
@@ -237,6 +241,22 @@ def test_files_of_the_run_are_made_and_downloaded(
     links = [link.proto.label for link in page.get("link_button")]
     assert any(label.startswith(run.manifest.distributed_id) for label in links), links
     assert "as perfetto of ranks 1" in texts(page)
+
+
+def test_a_rank_is_not_compared_with_another_rank_of_its_run_unasked(
+    run: DistributedRun, filed: Draw
+) -> None:
+    first, second = (str(each.analysis_id) for each in run.manifest.usable)
+    page = filed("compare", analysis=first)
+    assert page.selectbox("compare_reference").value is None
+    assert "is stored except the other ranks of this run" in texts(page)
+    chosen = filed("compare", analysis=first, reference=second)
+    assert chosen.selectbox("compare_reference").value == second
+    opened = SimpleNamespace(id=first, run=Run.load(analysis_root(first)))
+    catalog = read_catalog()
+    assert not any(each.is_alike for each in candidates(opened, catalog))  # type: ignore[arg-type]
+    of_other_runs = candidates(opened, replace(catalog, distributed=()))  # type: ignore[arg-type]
+    assert [each.is_alike for each in of_other_runs] == [True]
 
 
 def test_delays_are_named_once(run: DistributedRun) -> None:

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
 from jarvis.core.workspace import analyses_dir
+from jarvis.dashboard.pages.category.operations_table import with_small_shares
 from jarvis.dashboard.widgets.table import in_readable_units, number_format
 from jarvis.schemas import FLAG, INTEGER, NUMBER, Column
 from tests.dashboard.table_widths import CARD_PX, PAGE_PX, used_px
@@ -69,6 +70,13 @@ def test_sizes_have_the_unit_of_the_largest() -> None:
 def test_a_small_percentage_is_not_shown_as_0(least: float, form: str) -> None:
     column = Column("share", "Share (%)", NUMBER, "%", ",.1f")
     assert number_format(column, pl.Series([least, 67.9])) == form
+
+
+def test_a_tiny_efficiency_is_a_text_beside_columns_of_bars() -> None:
+    rows = pl.DataFrame({"percent_of_category": [60.0, 40.0], "pct_roofline": [24.6, 9.89e-5]})
+    shown = with_small_shares(rows)
+    assert shown["pct_roofline"].to_list() == ["24.6%", "<0.01%"]
+    assert shown["percent_of_category"].equals(rows["percent_of_category"])
 
 
 def test_flags_are_words() -> None:

@@ -263,7 +263,7 @@ def test_phases() -> None:
     assert decode["time_ms"] == pytest.approx(0.3)
     assert decode["mean_ms"] == decode["p50_ms"] == pytest.approx(0.15)
     assert prefill["share_pct"] == pytest.approx(25)
-    assert decode["top_blocks"] == "gemm 100.0%"
+    assert decode["top_blocks"] == "GEMM 100.0%"
 
 
 def recorded(root: Path, name: str) -> tuple[list[dict[str, Any]], list[str]]:

@@ -106,7 +106,7 @@ def test_findings_and_their_report(
     assert (result.key, result.findings) == ("ranks", run.findings) == ("ranks", ())
     assert to_text(result.notes) == "No steps are marked, so what a step gains is not known."
     report = RunPaths(analyzed).ranks_report.read_text(encoding="utf-8")
-    assert report.startswith("# Ranks\n\n3 of 3 ranks (0-2), 4 matched collectives.")
+    assert report.startswith("# Ranks\n\n3 of 3 ranks (0-2), 4 matched collectives.\n")
     assert NO_FINDING in report
     found = run_json(capsys, str(traces), "--output-dir", str(tmp_path / "out"))
     assert found["findings"] == []

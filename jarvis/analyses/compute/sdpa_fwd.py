@@ -62,9 +62,10 @@ def _paged(rule: str, reason: str, expected_pct: tuple[float, float]) -> Advice:
 LONG = Advice(
     rule="bound by the compute peak, length not known",
     reason="the attention kernel runs below the compute peak{head_note}",
-    algorithmic="{is_full:either If the model is causal, say so to the operator, which halves its "
-    "arithmetic. |}Check that the fastest attention backend supports causal={causal}, head "
-    "dimension {head_dim} and the layout{mask_note:message}.",
+    algorithmic="{is_full:either If the attention is causal, pass `is_causal=True` (flash-attn: "
+    "`causal=True`), which halves its arithmetic. |}Check that the fastest "
+    "attention backend supports causal={causal}, head dimension {head_dim} and the "
+    "layout{mask_note:message}.",
     kernel="Give {package} to the kernel team to compare attention backends "
     "and tile sizes with {kernel}.",
     expected_of="compute peak",

@@ -290,7 +290,8 @@ def _evidence_title(name: str, text: str) -> str:
 
 
 def evidence_table(finding: Finding) -> None:
-    """Draw the evidence as a table, two quantities in a row, and below those with long values."""
+    """Draw the evidence as a table, two quantities in a row, and one of those with long values:
+    beside it where the window is wide enough, else below."""
     short: list[tuple[str, str]] = []
     long: list[tuple[str, str]] = []
     for name, value in shown_evidence(finding).items():
@@ -302,7 +303,9 @@ def evidence_table(finding: Finding) -> None:
     heads = ("Evidence", "Value")
     tables = [table(heads * 2, ((*left, *right) for left, right in pairs))] if short else []
     tables += [table(heads, long)] if long else []
-    st.markdown("\n\n".join(tables))
+    with st.container(horizontal=True):
+        for each in tables:
+            st.markdown(each, width="content")
 
 
 def _notes(finding: Finding) -> None:

@@ -161,9 +161,9 @@ def moment_column(
     )
 
 
-def height_of(row_count: int, most: int) -> int:
+def height_of(row_count: int, most: int, row_px: int = _ROW_PX) -> int:
     """Return the height of a table in pixels: that of the header and at most ``most`` rows."""
-    return (min(row_count, most) + 1) * _ROW_PX + _FRAME_PX
+    return min(row_count, most) * row_px + _ROW_PX + _FRAME_PX
 
 
 def configured(column: Column, values: pl.Series, width: int | None = None) -> ColumnConfig:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from jarvis.perf_report.kernel_blocks import title_of
 from jarvis.perf_report.serving.layers import odd_layers
 from jarvis.perf_report.serving.rates import CONFIG
 from jarvis.perf_report.serving.selection import steady_state
@@ -162,4 +163,4 @@ def _grown_block(times: pl.DataFrame, odd: Sequence[int]) -> str:
         .agg((time - pl.col("usual")).sum())
         .sort(C.kernel_time_us, C.block, descending=[True, False])
     )
-    return str(grown[C.block][0])
+    return title_of(grown[C.block][0])

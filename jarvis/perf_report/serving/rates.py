@@ -9,6 +9,7 @@ import polars as pl
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models.step_annotation import parse
 from jarvis.perf_models.transformer import Load, ServedModel, step_costs
+from jarvis.perf_report.kernel_blocks import TITLES
 from jarvis.perf_report.serving.steps import MIN_MODELLED_PCT
 from jarvis.schemas.names import C
 
@@ -177,7 +178,7 @@ def _top_blocks(layers: pl.DataFrame) -> pl.DataFrame:
         .sort(C.share_pct, C.block, descending=[True, False])
         .group_by(C.phase, maintain_order=True)
         .agg(
-            pl.format("{} {}%", C.block, share.round(1))
+            pl.format("{} {}%", pl.col(C.block).replace(TITLES), share.round(1))
             .head(TOP_BLOCKS)
             .str.join(", ")
             .alias(C.top_blocks)

@@ -106,6 +106,13 @@ class AnalysisRow:
         """Return whether it was imported, or derived from an imported analysis."""
         return self.made_on is not None or self.loaded_by is not None
 
+    @property
+    def source(self) -> str | None:
+        """Return its origin for display; None if this server created it."""
+        if self.loaded_by is not None:
+            return f"file, loaded by {self.loaded_by}" if self.loaded_by else "file"
+        return self.made_on
+
 
 _OWN = [field.name for field in fields(AnalysisRow) if field.name != "labels"]
 _COLUMNS = [ANALYSES.c[name] for name in (*_OWN, *LABEL_NAMES)]

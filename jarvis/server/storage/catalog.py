@@ -34,13 +34,6 @@ class Entry(AnalysisRow):
     manifest: Manifest
 
     @property
-    def source(self) -> str | None:
-        """Return its origin for display; None if this server created it."""
-        if self.loaded_by is not None:
-            return f"file, loaded by {self.loaded_by}" if self.loaded_by else "file"
-        return self.made_on
-
-    @property
     def root(self) -> Path:
         """Return its local folder, which may not be downloaded yet."""
         return analyses_dir() / self.id

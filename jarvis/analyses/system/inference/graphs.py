@@ -14,6 +14,7 @@ from jarvis.capture.engines import engine_of
 from jarvis.capture.tables import NO_CAPTURES, REPLAYED_PCT
 from jarvis.findings import IDLE_POOL, Finding, Priority, texts_of
 from jarvis.perf_report.intervals import END
+from jarvis.perf_report.kernel_blocks import title_of
 from jarvis.perf_report.timeline.step_gaps import Place
 from jarvis.preconditions import COMPILED_KERNEL
 from jarvis.schemas.names import C
@@ -148,7 +149,7 @@ def piecewise_breaks(data: CategoryData) -> Iterator[Finding]:
         pl.col(C.ts_ns) < pl.col("to_ns"),
     )
     by_block = between.group_by(C.block).agg(pl.col(C.dur_ns).sum())
-    blocks = by_block.sort(C.dur_ns, C.block, descending=[True, False])[C.block].to_list()
+    blocks = by_block.sort(C.dur_ns, C.block, descending=[True, False])[C.block]
     yield _finding(
         data,
         piecewise_breaks.__name__,
@@ -158,7 +159,7 @@ def piecewise_breaks(data: CategoryData) -> Iterator[Finding]:
         gaps.height,
         steps=steps.height,
         graphs=graphs.filter(pl.col(C.step).is_in(steps[C.step].implode())).height,
-        between=MESSAGES("between", blocks=blocks) if blocks else None,
+        between=MESSAGES("between", blocks=[*map(title_of, blocks)]) if blocks.len() else None,
     )
 
 

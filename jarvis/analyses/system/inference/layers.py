@@ -12,6 +12,7 @@ from jarvis.analyses.system.inference.events import of_steps_pct, rows_of, step_
 from jarvis.analyses.system.inference.messages import MESSAGES
 from jarvis.core.arrays import Float64s
 from jarvis.findings import Finding, Priority, texts_of
+from jarvis.perf_report.kernel_blocks import title_of
 from jarvis.perf_report.serving.layers import MIN_RATIO as MIN_RATIO
 from jarvis.perf_report.serving.layers import ODD_DEVIATIONS as ODD_DEVIATIONS
 from jarvis.perf_report.serving.layers import is_regular, odd_layers, slow_group
@@ -244,4 +245,4 @@ def _pair_texts(pairs: pl.DataFrame) -> Iterator[Message]:
     for first, second, count in found.sort(
         "len", "first", "second", descending=[True, False, False]
     ).iter_rows():
-        yield MESSAGES("pair", count=count, first=first, second=second)
+        yield MESSAGES("pair", count=count, first=title_of(first), second=title_of(second))

@@ -122,7 +122,7 @@ MESSAGES = MessageTable(
         "issue.piecewise": "{steps:count step} {steps:either replays|replay} {graphs:count graph} "
         "in all, and the GPU idles for {idle_ms} ({share_pct} of their time) in {gaps:count gap} "
         "between them.{between}",
-        "between": " Between them runs {blocks:names}.",
+        "between": " Between them runs {blocks:list}.",
         "algorithmic.piecewise": "Capture what runs between the graphs, so that a step replays "
         "fewer of them.",
         "kernel.piecewise": "Use kernels that can be captured where the graphs are split, such as "

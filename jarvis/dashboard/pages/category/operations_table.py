@@ -27,7 +27,7 @@ from jarvis.dashboard.widgets.table import (
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import NEGLIGIBLE_PCT
-from jarvis.text.format import MISSING
+from jarvis.text.format import MIN_PCT, MISSING, percent
 from jarvis.text.shapes import call_shapes
 from jarvis.text.short_names import short_frame_name, short_kernel_name
 
@@ -233,6 +233,7 @@ def _part(
     part = _rows[row_order.page_of(_ordered(_rows, order), number)[C.place]]
     known = {**operation_columns(analysis), **_TEXTS, **_STEP_SAVING}
     shown, columns = in_readable_units(_readable(part), known, _rows)
+    shown = with_small_shares(shown)
     names = shown_columns(analysis, _rows)
     widths = _WIDTHS | _text_widths(shown, names)
     if C.called_from in names and "state" not in names:
@@ -308,9 +309,29 @@ def _configuration(column: Column, values: pl.Series, width: int | None) -> Colu
             width=width,
             help=column.meaning,
         )
-    if column.name in (C.percent_of_category, C.pct_roofline):
+    if column.name in _BARS and values.dtype.is_numeric():
         return _bar(column, width)
+    if column.name in _BARS:
+        return config.TextColumn(column.label, width=width, help=column.meaning, alignment="right")
     return configured(column, values, width)
+
+
+def with_small_shares(shown: pl.DataFrame) -> pl.DataFrame:
+    """Return a page of the table with texts instead of bars where a share is below MIN_PCT.
+
+    Bars have one number format for all rows, which would show such a share with eight digits.
+    """
+    small = [
+        name
+        for name in _BARS
+        if name in shown.columns and shown[name].is_between(0, MIN_PCT, closed="none").any()
+    ]
+    return shown.with_columns(
+        pl.Series(name, [percent(value) for value in shown[name]], pl.String) for name in small
+    )
+
+
+_BARS = (C.percent_of_category, C.pct_roofline)
 
 
 def _bar(column: Column, width: int | None) -> ColumnConfig:

@@ -86,44 +86,58 @@ def _compared(key: _Key, _sides: Sides) -> Comparison:
 class Candidate:
     """An analysis that can be the reference, and how alike it is to the target.
 
-    ``is_given``: the target was analyzed with it as the reference.
+    ``is_given``: the target was analyzed with it as the reference. ``ran_at_once``: both are ranks
+    of one distributed run.
     """
 
     entry: Entry
     likeness: Likeness
     is_given: bool
+    ran_at_once: bool
 
     @property
     def is_alike(self) -> bool:
         """Whether it can be the reference without being chosen."""
-        return self.is_given or self.likeness.kind is not Kind.UNLIKE
+        is_other_run = self.likeness.kind is not Kind.UNLIKE and not self.ran_at_once
+        return self.is_given or is_other_run
 
 
 def candidates(target: Opened, catalog: Catalog) -> list[Candidate]:
     """Return the other analyses, the best reference first.
 
     Order: the reference that the target was analyzed with, same model, same project, same trace,
-    then the rest; of equal ones the same project, the newest; of the rest the most alike.
+    then the rest; of equal ones other runs before ranks of the same one, the same project, the same
+    rank, the newest; of the rest the most alike.
     """
     manifest = target.run.manifest
+    at_once = {
+        each.analysis_id for job in catalog.with_rank(target.id) for each in job.manifest.usable
+    }
     labels = next((each.labels for each in catalog.entries if each.id == target.id), NO_LABELS)
     found = [
         Candidate(
             entry,
             likeness(manifest, entry.manifest, labels, entry.labels),
             is_given=entry.id == manifest.reference,
+            ran_at_once=entry.id in at_once,
         )
         for entry in catalog.entries
         if entry.id != target.id
     ]
-    return sorted(found, key=lambda each: _order(each, labels), reverse=True)
+    rank = manifest.trace.rank
+    return sorted(found, key=lambda each: _order(each, labels, rank), reverse=True)
 
 
-def _order(candidate: Candidate, labels: RunLabels) -> tuple[bool, Kind, bool, float]:
+def _order(candidate: Candidate, labels: RunLabels, rank: int | None) -> tuple[float, ...]:
     found, project = candidate.likeness, labels.project
-    is_one_project = project is not None and project == candidate.entry.labels.project
-    common_pct = (found.common_pct or 0.0) if found.kind is Kind.UNLIKE else 0.0
-    return candidate.is_given, found.kind, is_one_project, common_pct
+    return (
+        candidate.is_given,
+        found.kind,
+        not candidate.ran_at_once,
+        project is not None and project == candidate.entry.labels.project,
+        rank is not None and candidate.entry.manifest.trace.rank == rank,
+        (found.common_pct or 0.0) if found.kind is Kind.UNLIKE else 0.0,
+    )
 
 
 def choose_reference(target: Opened, others: Sequence[Candidate]) -> str | None:
@@ -255,9 +269,11 @@ def no_reference(others: Sequence[Candidate]) -> None:
         )
         navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
         return
+    ran_at_once = any(each.ran_at_once for each in others)
+    other = " except the other ranks of this run" if ran_at_once else ""
     st.info(
-        "No analysis of the same model, project or trace is stored, so none is chosen as the "
-        "reference. Choose one below, or analyze the same model on another GPU, or before and "
+        f"No analysis of the same model, project or trace is stored{other}, so none is chosen as "
+        "the reference. Choose one below, or analyze the same model on another GPU, or before and "
         "after a change.",
         icon=":material/compare_arrows:",
     )

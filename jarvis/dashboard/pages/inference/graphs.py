@@ -10,6 +10,7 @@ from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import list_choice, text_input
 from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.table import small_table, with_short_texts
+from jarvis.perf_report.kernel_blocks import title_of
 from jarvis.reports.health import health_of
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import count as column_count
@@ -160,6 +161,7 @@ def _kernels(now: Opened, graphs: pl.DataFrame) -> None:
             words = text_input("graphs_search", "Search", "kernel, operator or block").lower()
         rows = now.run.table(KERNELS).filter(pl.col(C.graph_key) == key)
         rows = rows.join(_means(now, key), on=(C.position, C.kernel), how="left")
+        rows = with_short_texts(rows, {C.block: title_of})
         text = pl.concat_str(
             C.kernel, C.block, pl.col(C.operation), separator=" ", ignore_nulls=True
         )

@@ -12,6 +12,7 @@ from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import list_choice
 from jarvis.dashboard.widgets.elements import metric_card, render_altair
 from jarvis.dashboard.widgets.table import small_table, with_short_texts
+from jarvis.perf_report.kernel_blocks import title_of
 from jarvis.perf_report.serving.notes import layer_notes
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
@@ -105,7 +106,7 @@ def _kind(now: Opened, rows: pl.DataFrame, times: pl.DataFrame) -> None:
     with st.container(border=True):
         st.markdown(f"**GPU time of {counted(times[C.layer].n_unique(), unit)} by block**")
         chart = stacked_columns(
-            times.filter(pl.col(C.layer) < MAX_COLUMNS),
+            with_short_texts(times.filter(pl.col(C.layer) < MAX_COLUMNS), {C.block: title_of}),
             block_colors(palette()),
             palette(),
             x=Tip(C.layer, unit.capitalize(), ",d"),
@@ -115,7 +116,11 @@ def _kind(now: Opened, rows: pl.DataFrame, times: pl.DataFrame) -> None:
         render_altair(chart, "GPU time of each layer by block")
     with st.container(border=True):
         st.markdown(f"**Kernels of each {unit}**")
-        short = {C.kernel: short_kernel_name, C.operation: short_operation_name}
+        short = {
+            C.block: title_of,
+            C.kernel: short_kernel_name,
+            C.operation: short_operation_name,
+        }
         small_table(
             with_short_texts(rows, short),
             _COLUMNS,
@@ -157,5 +162,6 @@ def _outside(rows: pl.DataFrame, times: pl.DataFrame) -> None:
         phase = (C.phase,) if outside[C.phase].n_unique() > 1 else ()
         shown = (*phase, C.block, C.kernel_time_us, C.share_pct)
         columns = {**columns_of(TABLES[TIMES]), **_COLUMNS}
-        small_table(timed, columns, "GPU time outside the layers", shown)
+        titled = with_short_texts(timed, {C.block: title_of})
+        small_table(titled, columns, "GPU time outside the layers", shown)
         st.caption("By block, without the names of the kernels: *Timeline* has these.")

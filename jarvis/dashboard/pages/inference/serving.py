@@ -165,7 +165,7 @@ def _figures(rates: StepRates, mbu: int, mfu: int, has_rates: bool) -> None:
                 label, percent(value), while_busy(value), help_text=_COLUMNS[column].meaning
             )
         metric_card(
-            "Median step at the targets",
+            "Step at the targets" if rates.steps == 1 else "Median step at the targets",
             milliseconds(rates.target_ms),
             None if saved is None else f"{MINUS}{milliseconds(saved)} at most",
             help_text=f"The longer of the times in which memory moves the bytes at {mbu}% of its "

@@ -87,7 +87,10 @@ _UNLABELED_WIDTHS = {
 }
 """First columns where no run has labels, and widths that show them in a window of 1280 pixels."""
 
-_MAX_ROWS = 12
+_MAX_ROWS = 8
+_ROW_PX = 58
+"""Height of a row in pixels: Streamlit wraps long names and findings from 4 rem (56 px) on."""
+
 _MAX_SHOWN_IDS = 5
 
 
@@ -178,7 +181,8 @@ def _table(shown: pl.DataFrame, rows: dict[str, RunRow], count: int) -> list[str
         without_pale_texts(shown.with_columns(_short_gpus(), _short_traces()).select(names)),
         key=key,
         hide_index=True,
-        height=height_of(shown.height, _MAX_ROWS),
+        height=height_of(shown.height, _MAX_ROWS, _ROW_PX),
+        row_height=_ROW_PX,
         column_config={name: _configured(name, shown, widths) for name in names},
         on_select=partial(_follow_click, key, [rows[each].address for each in ids]),
         selection_mode=["multi-row", "single-cell"],

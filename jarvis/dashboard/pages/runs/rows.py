@@ -179,7 +179,7 @@ class RunRow:
             TAGS: list(labels.tags),
             OWNER: (job or entry).owner,
             ORIGIN: entry.manifest.trace.origin,
-            SOURCE: entry.source,
+            SOURCE: (job or entry).source,
             CREATED: self.created,
         }
 
