@@ -350,7 +350,7 @@ def _spreads(
     residuals; null without any."""
     order = np.argsort(group, kind="stable")
     sizes = np.bincount(group, minlength=named.height)
-    rows = np.split(order, np.cumsum(sizes)[:-1])
+    rows = np.split(order, np.cumsum(sizes))[:-1]
     parts = [np.abs(_if_enough(residuals[each], is_known[each])) for each in rows]
     return named.with_columns(
         pl.Series(name, [_quantile(part, at) for part in parts], pl.Float64)

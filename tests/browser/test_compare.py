@@ -47,12 +47,12 @@ def expect_slower(page: Page, text: str) -> None:
 def test_the_slider_moves_the_figures_and_the_link_holds_it_on_a_fresh_server(
     server: Server, browser: Browser, page: Page
 ) -> None:
-    expect_slower(page, "1 of 1 operation")
+    expect_slower(page, "1 of 1 comparable operation")
     slider = page.get_by_role("slider", name="Tolerance")
     for _ in range(STEPS_UP):
         slider.press("ArrowRight")
     page.wait_for_url(re.compile("compare_tolerance=28"))
-    expect_slower(page, "0 of 1 operation")
+    expect_slower(page, "0 of 1 comparable operation")
     url = page.url
     page.close()
     server.restart()
@@ -60,7 +60,7 @@ def test_the_slider_moves_the_figures_and_the_link_holds_it_on_a_fresh_server(
     fresh.goto(url)
     settled(fresh)
     expect(fresh.get_by_role("slider", name="Tolerance")).to_have_value("28")
-    expect_slower(fresh, "0 of 1 operation")
+    expect_slower(fresh, "0 of 1 comparable operation")
     fresh.context.close()
 
 

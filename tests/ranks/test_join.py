@@ -221,6 +221,12 @@ def test_ranks_of_other_jobs_have_no_common_clock() -> None:
     assert found.tables["ranks"]["comm_ms"].null_count() == 0
 
 
+def test_ranks_without_collectives_are_joined() -> None:
+    found = joined([BuiltRank(rank, [], compute=[(0, 1000)]) for rank in range(2)])
+    assert found.tables["ranks"].height == 2
+    assert found.tables["clocks"].is_empty()
+
+
 def test_kinds_that_a_rank_may_leave_early_have_no_waiting() -> None:
     found = joined(job(arrivals(6, 3), options=[{"kind": "broadcast"}] * 6))
     assert found.tables["clocks"]["clock_quality"].to_list() == ["unknown"]

@@ -112,8 +112,10 @@ def test_a_server_that_does_not_answer_is_given_up(
     postgres_url: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another client has locked the table: the wait is bounded."""
-    monkeypatch.setenv(URL_VARIABLE, f"{postgres_url}?options=-c%20statement_timeout%3D100")
-    with database().begin() as other:
+    monkeypatch.setenv(URL_VARIABLE, postgres_url)
+    with database().begin() as other:  # which also made the tables, without a limit
+        monkeypatch.setenv(URL_VARIABLE, f"{postgres_url}?options=-c%20statement_timeout%3D2000")
+        database()
         other.execute(text("LOCK TABLE jobs"))
         with pytest.raises(DatabaseError, match="statement timeout"):
             queue.submit(database(), NewJob(JobKind.EXPORT, "Export", {}))
