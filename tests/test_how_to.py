@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +67,7 @@ class Checkout:
             "PATH": f"{self.root / 'programs'}:{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join([str(self.root), str(self.root / "packages")]),
             "JARVIS_HOME": str(self.root / "home"),
+            "NUMBA_CACHE_DIR": str(self.root.parent / "compiled"),
             optional.WITHOUT: "1",  # the suite itself runs those tests
         }
         environment.pop("JARVIS_TEST_REQUIRE_ALL", None)
@@ -82,8 +84,9 @@ class Checkout:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Checkout:
-    root = tmp_path / "checkout"
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    """The copy has the same path in every test, so that kernels are compiled once."""
+    root = tmp_path_factory.getbasetemp() / "how-to" / "checkout"
     shutil.copytree(ROOT, root, ignore=NOT_COPIED)
     programs = {
         "python": f'"{sys.executable}" "$@"',
@@ -96,7 +99,8 @@ def checkout(tmp_path: Path) -> Checkout:
         program = root / "programs" / name
         program.write_text(f"#!/bin/sh\nexec {command}\n", encoding="utf-8")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return Checkout(root)
+    yield Checkout(root)
+    shutil.rmtree(root)
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("add-*.md")))
