@@ -22,7 +22,7 @@ from jarvis.charts.arrivals import (
 from jarvis.charts.marks import Tip, specification
 from jarvis.charts.rooflines import Ceiling
 from jarvis.charts.trend import trend
-from jarvis.perf_report.kernel_blocks import COMMUNICATION, OTHER, blocks
+from jarvis.perf_report.kernel_blocks import COMMUNICATION, OTHER, blocks, title_of
 from jarvis.schemas import TABLES
 
 COLUMNS = charts.columns_of(TABLES["operations"], DETAILS, charts.PROJECTED)
@@ -498,7 +498,7 @@ def test_stacked_columns_are_in_the_order_of_their_colors() -> None:
 @pytest.mark.parametrize("palette", [charts.LIGHT, charts.DARK])
 def test_each_block_of_a_model_has_a_color_of_its_own(palette: charts.Palette) -> None:
     colors = charts.block_colors(palette)
-    assert {*blocks(), COMMUNICATION, OTHER} == set(colors)
+    assert {title_of(block) for block in (*blocks(), COMMUNICATION, OTHER)} == set(colors)
     assert len(set(colors.values())) == len(colors)
 
 

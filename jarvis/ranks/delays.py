@@ -61,11 +61,23 @@ SHOWN = (
 """The main columns, in this order."""
 
 
-_CAUSE = (
+_WORDS = {
+    "CONV": "convolution",
+    "NORM": "normalization",
+    "SDPA": "attention",
+    "SSM": "state space model",
+    "_fwd": " forward",
+    "_bwd": " backward",
+    "_": " ",
+}
+"""Words of a cause by parts of the names of states and categories; earlier ones come first."""
+
+CAUSE = (
     pl.concat_str(C.state, C.detail, separator=": ", ignore_nulls=True)
-    .str.replace_all("_", " ")
+    .str.replace_many(_WORDS, leftmost=True)
     .alias("cause")
 )
+"""The cause of a row of ``lateness_causes`` in words."""
 
 
 def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
@@ -117,7 +129,7 @@ def _main_causes(causes: pl.DataFrame) -> pl.DataFrame:
     the usual, and ``also``, a text on the others."""
     extra_ms = pl.col("extra_ms")
     named = causes.select(
-        *(C.instance_id, C.rank, _CAUSE),
+        *(C.instance_id, C.rank, CAUSE),
         (pl.col(C.extra_ns) / 1e6).alias("extra_ms"),
         pl.coalesce(C.host_frame, C.host_call, C.host_op).alias("where"),
     ).sort("extra_ms", "cause", descending=[True, False])
@@ -155,7 +167,7 @@ def causes_by_rank(rows: pl.DataFrame, causes: pl.DataFrame) -> pl.DataFrame:
     return (
         causes.filter(pl.col(C.extra_ns) > 0)
         .join(waited, on=(C.instance_id, C.rank), how="semi")
-        .group_by(C.rank, _CAUSE)
+        .group_by(C.rank, CAUSE)
         .agg((pl.col(C.extra_ns).sum() / 1e6).alias("extra_ms"))
         .sort(C.rank, "cause")
     )

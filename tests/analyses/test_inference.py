@@ -184,7 +184,7 @@ def test_short_kernels_and_the_pairs_that_fuse() -> None:
     assert finding.evidence["short_kernels"] == 12
     assert finding.evidence["gpu_time_ms"] == pytest.approx(0.06)
     assert finding.evidence["floor_us"] == pytest.approx(4.0)
-    assert to_text(finding.evidence["fused_pairs"]) == "4 times rope and kv_write"
+    assert to_text(finding.evidence["fused_pairs"]) == "4 times rotary embedding and KV cache write"
     # The shorter of each pair; at most, 8 kernels of 4 µs remain.
     assert finding.impact.saved_ms.mid == pytest.approx(4 * 0.004)
     assert finding.impact.saved_ms.high == pytest.approx(0.06 - 8 * 0.004)
@@ -195,7 +195,7 @@ def test_an_addition_before_a_normalization_fuses_and_another_kernel_does_not() 
     for name, pairs in (("vectorized_elementwise_add", 4), ("vectorized_elementwise_sin", 0)):
         finding = found(replays(((name, 5.0), NORM, ("Cijk_gemm", 20.0)) * 4))["short_kernel_tail"]
         count = to_text(finding.evidence.get("fused_pairs") or ())
-        assert count == (f"{pairs} times elementwise and norm" if pairs else "")
+        assert count == (f"{pairs} times elementwise and normalization" if pairs else "")
 
 
 def test_few_short_kernels_are_none() -> None:
@@ -248,7 +248,7 @@ def test_gaps_between_the_graphs_of_a_step() -> None:
     builder.graph(("a", 100.0), ("b", 100.0)).up()
     finding = found(builder)["piecewise_breaks"]
     assert "1 step replays 2 graphs in all" in to_text(finding.issue)
-    assert to_text(finding.issue).endswith("in 2 gaps between them. Between them runs `attention`.")
+    assert to_text(finding.issue).endswith("in 2 gaps between them. Between them runs attention.")
     assert finding.impact is None
     assert finding.time_pool == "idle"
     whole = trace().annotation(DECODE).graph(("a", 100.0)).waits(400.0).graph(("a", 100.0)).up()

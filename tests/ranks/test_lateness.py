@@ -7,6 +7,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jarvis.ranks.delays import CAUSE
 from jarvis.ranks.join import Joined, join
 from tests.ranks.built import US, BuiltRank, Kernel, job, members
 
@@ -170,3 +171,18 @@ def test_a_slow_rank_is_compared_since_it_was_last_held() -> None:
     assert main.filter(pl.col("instance_id").is_in(late["instance_id"].implode()))[
         "state"
     ].unique().to_list() == ["compute"]
+
+
+def test_causes_are_named_in_words() -> None:
+    rows = pl.DataFrame(
+        {
+            "state": ["compute", "compute", "idle", "compute"],
+            "detail": ["NORM_bwd", "multi_tensor_apply", "data_loading", None],
+        }
+    )
+    assert rows.select(CAUSE)["cause"].to_list() == [
+        "compute: normalization backward",
+        "compute: multi tensor apply",
+        "idle: data loading",
+        "compute",
+    ]
