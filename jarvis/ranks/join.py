@@ -104,8 +104,6 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     batches = in_batches(members)
     members = [member for batch in batches for member in batch.members]
     speed = speed_ratios(batches)
-    # After each stage: Polars cannot use what NumPy has freed.
-    return_freed_memory()
     events = communication_events(batches)
     calls, communicators = with_communicators(events.calls, world_size)
     events = Events(events.kernels, calls)
@@ -113,9 +111,9 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     communicators = with_roles(communicators, events, members, node_size(members, gpus_per_node))
     work = work_per_step(batches, stages_of(communicators))
     sums, of_communicators, sent = _sums(events), _of_communicators(events), sent_events(events)
-    return_freed_memory()
     kernels = events.kernels.drop(C.launch_start_ns).hstack(match(events))
     del events
+    # After each large stage: Polars cannot use what NumPy has freed.
     return_freed_memory()
     is_matched = pl.col(C.instance_id).is_not_null()
     unmatched = [kernels.filter(~is_matched)]
@@ -143,7 +141,6 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     del measured
     return_freed_memory()
     late, causes = lateness(numbered, found, communicators, batches)
-    return_freed_memory()
     waits = bubbles(numbered, found, communicators, batches)
     evidence = Evidence(
         kernels=numbered,
@@ -153,10 +150,12 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         speed=dict(speed.select(C.rank, C.speed_ratio).iter_rows()),
     )
     joint = joint_steps(members, evidence, clock)
-    ranks = _ranks(batches, sums, numbered, found, clock)
-    in_groups = places(communicators, [member.rank for member in members])
-    for part in (in_groups, speed, gains(members, evidence, joint)):
-        ranks = ranks.join(part, on=C.rank, how="left", maintain_order="left")
+    of_ranks = (
+        *(sums, *by_rank(numbered, found).values()),
+        places(communicators, [member.rank for member in members]),
+        *(speed, gains(members, evidence, joint)),
+    )
+    ranks = _ranks(batches, of_ranks, clock)
     marked = rank_steps(numbered, found, late, waits, batches)
     between = pairs(sent, communicators, numbered)
     shown = numbered.drop("own_start_ns", C.step, "held")
@@ -205,17 +204,11 @@ def _unmatched(events: Events) -> pl.DataFrame:
     return events.kernels.hstack(called).sort(C.rank, C.start_ns, C.uid)
 
 
-def _ranks(
-    batches: Sequence[Batch],
-    sums: pl.DataFrame,
-    numbered: pl.DataFrame,
-    found: pl.DataFrame,
-    clock: Clock,
-) -> pl.DataFrame:
+def _ranks(batches: Sequence[Batch], parts: Sequence[pl.DataFrame], clock: Clock) -> pl.DataFrame:
+    """Return the table ``ranks``, from what is known of each rank in several parts."""
     described = [_rank(member, clock) for batch in batches for member in batch.members]
     rows = pl.DataFrame(described, infer_schema_length=None).cast({C.rank: RANK})
-    parts = by_rank(numbered, found)
-    for part in (_timelines(batches), sums, *parts.values()):
+    for part in (_timelines(batches), *parts):
         rows = rows.join(part, on=C.rank, how="left", maintain_order="left")
     zero_if_known = pl.col(C.wait_ms).is_not_null().any()
     return rows.with_columns(

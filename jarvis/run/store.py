@@ -15,7 +15,6 @@ from jarvis.core.workspace import RUN_ENTRIES, RunPaths
 from jarvis.run.results import results_json
 from jarvis.run.run import Run, read_manifest
 
-
 ROWS_OF_GROUP = 1 << 17
 """Rows that are written together."""
 

@@ -8,10 +8,11 @@ import polars as pl
 import pytest
 
 from jarvis.perf_report import PerfReport
+from jarvis.ranks.delays import delays
 from jarvis.ranks.join import Joined, join
 from jarvis.ranks.members import Member
 from jarvis.sample import Faults, Job, write_job
-from jarvis.sample.faults import clock_offsets
+from jarvis.sample.faults import Late, clock_offsets
 from jarvis.trace import read_trace
 
 RANKS, STEPS = 4, 3
@@ -20,9 +21,11 @@ CLEAR_US = 20.0
 """Margin of the last arrival above which the last rank is to be right."""
 
 
-def members(folder: Path, faults: Faults) -> tuple[dict[str, Any], list[Member]]:
+def members(
+    folder: Path, faults: Faults, job: Job | None = None
+) -> tuple[dict[str, Any], list[Member]]:
     """Simulate a job; return what is true of it, and its ranks."""
-    job = Job(STEPS, RANKS, faults=faults)
+    job = job or Job(STEPS, RANKS, faults=faults)
     truth = write_job(job, {rank: folder / f"rank{rank}.json" for rank in range(RANKS)})
     found = []
     for rank in sorted(set(range(RANKS)) - faults.skipped):
@@ -92,6 +95,24 @@ def test_dropped_collectives_cost_themselves_alone(tmp_path: Path) -> None:
     assert of_others.height == (RANKS - 1) * count
     of_rank = joined.tables["instance_ranks"].filter(pl.col("rank") == 2)
     assert of_rank.height >= 0.99 * (count - 3)
+
+
+def test_a_late_loader_is_one_delay_of_its_length(tmp_path: Path) -> None:
+    late_ms, late_rank, steps = 5.0, 1, 6
+    faults = Faults(is_even=True, late=(Late(late_rank, late_ms, "loader", 3),))
+    job = Job(steps, RANKS, faults=faults)
+    _, ranks = members(tmp_path, faults, job)
+    tables = join(ranks, RANKS).tables
+    found = delays(tables["lateness"], tables["lateness_causes"], tables["instances"])
+    (row,) = found.filter(pl.col("new_ms") > 0.1 * late_ms).iter_rows(named=True)
+    assert (row["rank"], row["cause"]) == (late_rank, "idle: data loading")
+    assert row["new_ms"] == pytest.approx(late_ms, rel=0.05)
+    assert row["extra_ms"] == pytest.approx(late_ms, rel=0.05)
+    in_step = tables["instances"].filter(step=row["step"]).select("instance_id")
+    late = tables["lateness"].join(in_step, on="instance_id")
+    assert late["rank"].to_list() == [late_rank] * in_step.height
+    assert in_step.height > 10
+    assert late["new_ns"].sum() / 1e6 == pytest.approx(late_ms, rel=0.05)
 
 
 def test_ranks_of_two_jobs_have_no_waiting(
