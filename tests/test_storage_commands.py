@@ -110,7 +110,7 @@ def test_the_list_names_every_analysis_with_its_size(stored_id: str, capsys: Out
 
 
 def test_the_list_has_distributed_runs_before_their_ranks(
-    capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     traces = tmp_path / "ranks"
