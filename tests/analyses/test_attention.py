@@ -274,8 +274,11 @@ def test_copy_kernels_inside_the_call_count_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("causal", "n_kv", "is_said"), [(False, 4096, True), (True, 4096, False), (False, 4097, False)]
+    ("causal", "n_kv", "is_advised"),
+    [(False, 4096, True), (True, 4096, False), (False, 4097, False)],
 )
-def test_causal_models_are_reminded_to_say_so(causal: bool, n_kv: int, is_said: bool) -> None:
+def test_causal_attention_has_the_advice_to_pass_it(
+    causal: bool, n_kv: int, is_advised: bool
+) -> None:
     card = found(rated(30.0, n_q=4096, n_kv=n_kv, params={"causal": causal}))
-    assert ("If the model is causal" in card.algorithmic) is is_said
+    assert ("If the attention is causal" in card.algorithmic) is is_advised

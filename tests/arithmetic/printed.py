@@ -13,8 +13,8 @@ SIDES = re.compile(r"(?<![\w.])\d+(?:x\d+)+(?!\w)")
 RANGE_UNIT = re.compile(r" to [\d.,]+ ?(ms|µs|%)")
 """After the lower end of a range, whose unit is printed once."""
 
-MIN_PCT = 0.01
-"""Smaller shares are printed as below this one."""
+MIN_PCT, MIN_US = 0.01, 0.001
+"""Smaller shares and times are printed as below these."""
 
 UNITS = {
     "%": ("%", 1.0),
@@ -58,7 +58,7 @@ class Printed:
         if value is None:
             return False
         if self.is_limit:
-            return 0 < value < self.value == MIN_PCT
+            return 0 < value < self.value and self.value in (MIN_PCT, MIN_US / 1000)
         return abs(value - self.value) <= self.half * (1 + 1e-9) + abs(self.value) * 1e-12
 
 

@@ -129,7 +129,7 @@ def test_the_layers_of_a_graph() -> None:
 def test_a_slow_layer_is_named_with_its_block() -> None:
     slow = (LAYER[0], (GEMM, 120.0), *LAYER[2:])
     _, sentence = notes(report((*LAYER * 7, *slow, *LAYER * 2)))
-    assert sentence == "Slow: layer 7, 160 µs instead of 60.0 µs, mostly gemm."
+    assert sentence == "Slow: layer 7, 160 µs instead of 60.0 µs, mostly GEMM."
 
 
 def test_a_period_of_two_layers_and_their_times() -> None:
