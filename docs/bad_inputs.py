@@ -315,7 +315,7 @@ def _uploads() -> list[BadInput]:
 
 
 def _piece(content: bytes, size: int = len(_TRACE), offset: int = 0) -> None:
-    """Send a piece of an upload that was said to have so many bytes."""
+    """Send a piece of an upload that was announced with this many bytes."""
     with resume_upload(create("t.json", size, None).id, offset) as arrival:
         arrival.write(content)
 

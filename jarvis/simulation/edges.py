@@ -16,7 +16,7 @@ REMOVED = -(1 << 62)
 
 
 class Kind(IntEnum):
-    """What an edge stands for."""
+    """The kind of an edge."""
 
     DURATION = 0
     HOST = 1
@@ -51,7 +51,7 @@ class Edges:
         nominal: Int64s | int,
         inferred: bool | Bools = False,
     ) -> None:
-        """Add edges; a number stands for an array of it."""
+        """Add edges; a number is used for all of them."""
         source, target, weight = map(np.atleast_1d, np.broadcast_arrays(src, dst, nominal))
         self.src.append(source.astype(np.int32))
         self.dst.append(target.astype(np.int32))

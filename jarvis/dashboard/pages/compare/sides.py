@@ -183,7 +183,7 @@ def _set_reference(
     """Set the select box to the URL's reference, the previous choice, or the best one.
 
     If the reference was chosen as the target in the sidebar, swap the two. The reference of another
-    target is kept only if it is alike.
+    target stays only if it is alike.
     """
     alike = [each.entry.id for each in others if each.is_alike]
     best = alike[0] if alike else None
