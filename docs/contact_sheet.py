@@ -1,9 +1,9 @@
 """Take screenshots of every page of the dashboard, light and dark, and arrange them on sheets.
 
-python docs/contact_sheet.py [TRACE ...]
+python docs/contact_sheet.py [TRACE ...] [--widths 1280 1440 1920]
 
-Writes a sheet for each theme, of the simulated sample and each TRACE, to docs/_build/. The
-screenshots of the README are taken by docs/newcomer.py. Needs Chromium.
+Writes a sheet for each theme and width, of the simulated sample and each TRACE, to docs/_build/.
+The screenshots of the README are taken by docs/newcomer.py. Needs Chromium.
 """
 
 import argparse
@@ -26,7 +26,9 @@ from tests.browser.conftest import FLAGS, Server, settled
 HERE = Path(__file__).parent
 SHEETS = HERE / "_build"
 THEMES = ("light", "dark")
-WIDTH, HEIGHT = 1440, 900
+HEIGHTS = {1280: 800, 1440: 900, 1920: 1080}
+"""Height of the window for each width."""
+
 MAX_HEIGHT = 3000
 THUMBNAIL_WIDTH, COLUMNS, LABEL_HEIGHT, GAP = 720, 4, 34, 12
 
@@ -37,6 +39,7 @@ class Shot:
 
     page: str
     theme: str
+    width: int
     image: Path
 
 
@@ -46,24 +49,27 @@ def page_paths() -> list[str]:
     return [*files, *load_analyses()]
 
 
-def take_screenshots(browser: Browser, server: Server, analysis: str, out: Path) -> Iterator[Shot]:
+def take_screenshots(
+    browser: Browser, server: Server, analysis: str, width: int, out: Path
+) -> Iterator[Shot]:
     """Take full-length screenshots of every page of an analysis in both themes."""
+    height = HEIGHTS[width]
     for theme in THEMES:
         view = browser.new_page(
-            viewport={"width": WIDTH, "height": HEIGHT},
+            viewport={"width": width, "height": height},
             color_scheme="dark" if theme == "dark" else "light",
         )
         for path in page_paths():
-            view.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+            view.set_viewport_size({"width": width, "height": height})
             view.goto(f"{server.url}/{path}?analysis={analysis}")
             settled(view)
             length = view.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
-            view.set_viewport_size({"width": WIDTH, "height": min(max(length, HEIGHT), MAX_HEIGHT)})
+            view.set_viewport_size({"width": width, "height": min(max(length, height), MAX_HEIGHT)})
             settled(view)
             view.wait_for_timeout(400)  # charts fade in after the script has ended
-            image = out / f"{path}-{theme}.png"
+            image = out / f"{path}-{theme}-{width}.png"
             view.screenshot(path=image)
-            yield Shot(path, theme, image)
+            yield Shot(path, theme, width, image)
         view.close()
 
 
@@ -82,7 +88,8 @@ def contact_sheet(shots: list[Shot], out: Path) -> None:
     for row, height in zip(rows, heights, strict=True):
         for column, (shot, picture) in enumerate(row):
             left = GAP + column * (THUMBNAIL_WIDTH + GAP)
-            draw.text((left, top), f"{shot.page} ({shot.theme})", fill="black", font_size=22)
+            label = f"{shot.page} ({shot.theme}, {shot.width})"
+            draw.text((left, top), label, fill="black", font_size=22)
             sheet.paste(picture, (left, top + LABEL_HEIGHT))
         top += height
     sheet.quantize(256).save(out, optimize=True)
@@ -100,7 +107,9 @@ def main() -> int:
     """Take the screenshots of the sample and the given traces."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", nargs="*", type=Path, help="traces in addition to the sample")
-    traces = [None, *parser.parse_args().traces]
+    parser.add_argument("--widths", nargs="+", type=int, choices=HEIGHTS, default=[1440])
+    options = parser.parse_args()
+    traces = [None, *options.traces]
     chromium = optional.browser_program()
     if chromium is None:
         sys.stderr.write("No screenshots were taken: chromium is not installed.\n")
@@ -117,11 +126,12 @@ def main() -> int:
             name = (
                 "sample" if trace is None else trace.name.removesuffix(".gz").removesuffix(".json")
             )
-            shots = list(take_screenshots(browser, server, analysis, home))
-            for theme in THEMES:
-                out = SHEETS / f"{name}-{theme}.png"
-                contact_sheet([shot for shot in shots if shot.theme == theme], out)
-                sys.stdout.write(f"{out}\n")
+            for width in options.widths:
+                shots = list(take_screenshots(browser, server, analysis, width, home))
+                for theme in THEMES:
+                    out = SHEETS / f"{name}-{theme}-{width}.png"
+                    contact_sheet([shot for shot in shots if shot.theme == theme], out)
+                    sys.stdout.write(f"{out}\n")
         browser.close()
         server.stop()
     return 0
