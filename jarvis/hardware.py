@@ -116,6 +116,12 @@ def preset_label(preset: str) -> str:
     return "default" if preset == DEFAULT_PRESET else preset
 
 
+def peak_label(compute: str | None) -> str:
+    """Return the label of a compute unit: ``bf16 matrix`` for ``matrix_bf16``."""
+    unit, _, precision = (compute or "").partition("_")
+    return f"{precision} {unit}".strip()
+
+
 class HardwareSpec(BaseModel):
     """The peaks of one GPU under one preset.
 

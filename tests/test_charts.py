@@ -376,14 +376,6 @@ def test_hidden_and_exposed_time_are_separate() -> None:
     assert spec["encoding"]["x"]["axis"]["title"] == "µs"
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [("matrix_bf16", "bf16 matrix"), ("vector_fp32", "fp32 vector"), (None, "")],
-)
-def test_peaks_have_names(key: str | None, words: str) -> None:
-    assert charts.peak_label(key) == words
-
-
 def tree_nodes(**changes: list[Any]) -> pl.DataFrame:
     """Return a module of 4 ms with an operator of 3 ms and a rest too narrow for a label."""
     data: dict[str, list[Any]] = {

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from jarvis.core.errors import HardwareError, HardwareFileError, UnknownHardwareError
-from jarvis.hardware import COMPUTE_KEYS, DEFAULT_PRESET, Hardware, HardwareSpec, load_hardware
+from jarvis.hardware import (
+    COMPUTE_KEYS,
+    DEFAULT_PRESET,
+    Hardware,
+    HardwareSpec,
+    load_hardware,
+    peak_label,
+)
 
 ARCH_KEYS = {"name", "mem_bw_gbps", "memory_gb", "max_achievable_tflops"}
 """Keys of TraceLens's ``--gpu_arch_json_path``."""
@@ -417,3 +424,11 @@ def test_an_unpaired_surrogate_is_rejected(key: str) -> None:
     entry = {"name": "X100", "mem_bw_gbps": 3900.0, "memory_gb": 96, "max_achievable_tflops": {}}
     with pytest.raises(HardwareFileError):
         HardwareSpec.parse({**entry, "preset": "x", "sources": {"default": "y"}, key: half})
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("matrix_bf16", "bf16 matrix"), ("vector_fp32", "fp32 vector"), (None, "")],
+)
+def test_peaks_have_names(key: str | None, words: str) -> None:
+    assert peak_label(key) == words

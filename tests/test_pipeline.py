@@ -348,10 +348,10 @@ def test_unusual_traces_end_without_errors(recorded_run: RecordedRun, name: str)
     assert sum(times) == pytest.approx(total)
 
 
-def test_what_replays_no_steps_loads_neither_compiled_code_nor_workbooks() -> None:
+def test_what_replays_no_steps_loads_no_compiled_code_workbooks_or_charts() -> None:
     code = (
         "import sys, jarvis.pipeline, jarvis.server.actions; "
-        "print([name for name in ('numba', 'openpyxl') if name in sys.modules])"
+        "print([name for name in ('altair', 'numba', 'openpyxl') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

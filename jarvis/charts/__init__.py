@@ -28,7 +28,6 @@ from jarvis.charts.rooflines import (
     PICKED,
     bandwidth_roofline,
     compute_roofline,
-    peak_label,
     roofline,
     suits_intensity,
 )
@@ -87,7 +86,6 @@ __all__ = [
     "outlined_bar",
     "parts_of_time",
     "path_color",
-    "peak_label",
     "roofline",
     "savings",
     "savings_height",

@@ -25,6 +25,7 @@ from jarvis.charts.marks import (
     tooltip,
 )
 from jarvis.charts.palette import STATE_SHAPES, STATES, Palette
+from jarvis.hardware import peak_label
 from jarvis.schemas.names import C
 
 PICKED = "picked"
@@ -76,12 +77,6 @@ class Ceiling:
         if self.slope and self.peak and x_range[0] < self.peak / self.slope < x_range[1]:
             xs.insert(1, self.peak / self.slope)
         return [(x, self.height(x)) for x in xs]
-
-
-def peak_label(compute: str | None) -> str:
-    """Return the label of a compute unit: ``bf16 matrix`` for ``matrix_bf16``."""
-    unit, _, precision = (compute or "").partition("_")
-    return f"{precision} {unit}".strip()
 
 
 def roofline(

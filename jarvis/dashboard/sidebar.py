@@ -9,7 +9,6 @@ import polars as pl
 import streamlit as st
 
 from jarvis.analyses import load_registry
-from jarvis.charts import peak_label
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import archive_name
 from jarvis.dashboard.page_links import PageMark, page_marks
@@ -23,7 +22,7 @@ from jarvis.dashboard.session.current_user import (
 from jarvis.dashboard.session.errors import show_error, toast_errors
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.copy_button import copy_button
-from jarvis.hardware import load_hardware
+from jarvis.hardware import load_hardware, peak_label
 from jarvis.impact import MOSTLY_PCT, share_pct
 from jarvis.run import Run
 from jarvis.schemas.names import C

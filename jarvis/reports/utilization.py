@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import polars as pl
 
-from jarvis.charts import peak_label
+from jarvis.hardware import peak_label
 from jarvis.impact import MOSTLY_PCT, NEARLY_ALL_PCT, share_pct
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.timeline.step_bounds import StepBounds

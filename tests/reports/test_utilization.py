@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from jarvis.charts import peak_label
+from jarvis.hardware import peak_label
 from jarvis.reports.account import account_of, account_parts
 from jarvis.reports.utilization import Utilization, recomputed, sentence, utilization
 from jarvis.run import Run

@@ -10,7 +10,7 @@ from jarvis.analyses.base import OF_OPERATIONS, Analysis
 from jarvis.analyses.chain_context import fusion_findings_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT
 from jarvis.analyses.registry import claim_text
-from jarvis.charts import PICKED, peak_label
+from jarvis.charts import PICKED
 from jarvis.dashboard.pages.category.cards import figures_of, metric_cards
 from jarvis.dashboard.pages.category.finding_only import (
     findings_without_rows,
@@ -42,7 +42,7 @@ from jarvis.dashboard.widgets.projection import (
 )
 from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import AnalysisResult, Status
-from jarvis.hardware import HardwareSpec
+from jarvis.hardware import HardwareSpec, peak_label
 from jarvis.impact import (
     KERNEL_FLOOR_US,
     MOSTLY_PCT,

@@ -8,7 +8,7 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.operations import DETAILS
-from jarvis.charts import Columns, columns_of, peak_label
+from jarvis.charts import Columns, columns_of
 from jarvis.charts import comparison as drawings
 from jarvis.comparison import SLOWER, Comparison
 from jarvis.dashboard.pages.compare.metric_cards import of_steps
@@ -16,6 +16,7 @@ from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.controls import choice
 from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.table import small_table
+from jarvis.hardware import peak_label
 from jarvis.schemas import TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, decimal, milliseconds

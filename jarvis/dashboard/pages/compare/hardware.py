@@ -3,13 +3,13 @@
 import polars as pl
 import streamlit as st
 
-from jarvis.charts import columns_of, peak_label
+from jarvis.charts import columns_of
 from jarvis.comparison import Comparison, HardwareRatios
 from jarvis.dashboard.pages.compare.sides import Sides
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.hardware import HardwareSpec
+from jarvis.hardware import HardwareSpec, peak_label
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.markdown import escape

@@ -2,11 +2,10 @@
 
 import streamlit as st
 
-from jarvis.charts import peak_label
 from jarvis.core.errors import HardwareError, JarvisError
 from jarvis.dashboard.session.current_user import actor, current_user, missing_role
 from jarvis.dashboard.session.errors import show_error
-from jarvis.hardware import CUSTOM_PRESET, PRECISIONS, UNITS, Hardware, HardwareSpec
+from jarvis.hardware import CUSTOM_PRESET, PRECISIONS, UNITS, Hardware, HardwareSpec, peak_label
 from jarvis.server.actions import not_yours, remove_hardware, store_hardware
 from jarvis.server.storage.custom_hardware import hardware_owners
 from jarvis.text.format import decimal, tb_per_s, tflops_per_s

@@ -7,7 +7,6 @@ import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.charts import peak_label
 from jarvis.core.errors import RunError
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.current_user import missing_role, request_job
@@ -15,7 +14,15 @@ from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import choice, list_choice
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.hardware import PRECISIONS, UNITS, Hardware, HardwareSpec, load_hardware, preset_label
+from jarvis.hardware import (
+    PRECISIONS,
+    UNITS,
+    Hardware,
+    HardwareSpec,
+    load_hardware,
+    peak_label,
+    preset_label,
+)
 from jarvis.run import Run
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C

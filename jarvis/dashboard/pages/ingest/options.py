@@ -7,11 +7,10 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from jarvis.charts import peak_label
 from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.dashboard.widgets.controls import percent_slider, text_input
 from jarvis.dashboard.widgets.elements import metric_card
-from jarvis.hardware import HardwareSpec, load_hardware, preset_label
+from jarvis.hardware import HardwareSpec, load_hardware, peak_label, preset_label
 from jarvis.pipeline import gpu_properties
 from jarvis.text.format import decimal, listed, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape
