@@ -156,5 +156,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--listed", metavar="FILE", help="collect all, run the tests listed in FILE")
     parser.addoption("--update-golden", action="store_true", help="re-make tests/golden")
     parser.addoption(
-        "--write-links", action="store_true", help="store the links of this version's pages"
+        "--write-links",
+        nargs="?",
+        const="all",
+        metavar="PAGE",
+        help="store the links of this version's pages, or of PAGE alone",
     )

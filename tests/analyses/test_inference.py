@@ -30,15 +30,15 @@ NORM, GEMM, ATTENTION = ("rms_norm", 5.0), ("Cijk_gemm", 100.0), ("flash_fwd_ker
 LAYER = (NORM, GEMM, ATTENTION)
 
 
-def results(read: Trace) -> dict[str, AnalysisResult]:
-    """The results of all analyses of a trace, by key."""
+def results(read: Trace, *keys: str) -> dict[str, AnalysisResult]:
+    """The results of all analyses of a trace, or of some, by key."""
     report, analyses = TraceLensReport(read, MI300X), load_analyses()
     inference = {name: getattr(report, name) for name in TABLES} | graph_tables(
         report.trace, report.layers.events
     )
     outcomes = run_analyses(
         report,
-        analyses,
+        {key: analyses[key] for key in keys or analyses},
         split_operations(report, analyses),
         compute_units=304,
         inference=inference if report.is_inference else {},
@@ -49,7 +49,7 @@ def results(read: Trace) -> dict[str, AnalysisResult]:
 def found(source: TraceBuilder | Trace) -> dict[str, Finding]:
     """The findings of inference, by check."""
     read = source.read() if isinstance(source, TraceBuilder) else source
-    result = results(read)[KEY]
+    result = results(read, KEY)[KEY]
     assert result.error is None, result.traceback
     checks = {finding.check: finding for finding in result.findings}
     assert len(checks) == len(result.findings)

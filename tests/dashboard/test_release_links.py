@@ -1,7 +1,7 @@
 """Links copied in every earlier release still set the same controls.
 
 ``pytest tests/dashboard/test_release_links.py --write-links`` writes the file of this version:
-every page with every control off its default.
+every page with every control off its default. With the name of a page, its line alone.
 """
 
 import tomllib
@@ -80,8 +80,14 @@ def test_the_links_of_this_version_are_stored(
     draw: Draw, analysis: str, request: pytest.FixtureRequest
 ) -> None:
     pages = (*FILES, *ANALYSES)
-    if request.config.getoption("--write-links"):
-        stored = {page: _with_every_control(draw, page, analysis) for page in pages}
+    if written := request.config.getoption("--write-links"):
+        old = STORED.get(VERSION, {})
+        stored = {
+            page: _with_every_control(draw, page, analysis)
+            if written in ("all", page)
+            else parameters_of(old[page])
+            for page in pages
+        }
         (FOLDER / f"{VERSION}.toml").write_text(_document(stored))
     else:
         assert set(STORED[VERSION]) == set(pages), HOW_TO_STORE
