@@ -21,7 +21,7 @@ from jarvis.dashboard.widgets.table import (
     without_pale_texts,
 )
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
-from jarvis.replay import ReplayCandidate, automatic_operators, offers
+from jarvis.replay import ReplayCandidate, automatic_operators, replay_candidates
 from jarvis.replay.package import automatic_rule
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
@@ -185,7 +185,7 @@ def replay_page(now: Opened) -> None:
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _candidates(analysis_id: str, stamp: int) -> list[ReplayCandidate]:
     """Return the candidates of an analysis; ``stamp`` detects a replaced one."""
-    return offers(load_stored(analysis_id).run)
+    return replay_candidates(load_stored(analysis_id).run)
 
 
 def _metric_cards(candidates: Sequence[ReplayCandidate]) -> None:

@@ -38,7 +38,7 @@ _ROWS_OF_SAVING, _ROWS_OF_AXIS, _ROWS_OF_LINE, _LINE = 0.9, 3.5, 0.65, 55
 """Heights in rows of a bar of the waterfall beside the table, of the rest of it and of a line of
 its notes, and the characters of a line in a window of 1440 pixels."""
 
-_LEAST_SHOWN_PCT = 0.05
+_MIN_SHOWN_PCT = 0.05
 """A smaller share of the step rounds to 0.0%."""
 
 _NAME_PX = 250
@@ -65,7 +65,7 @@ def ranked_findings(now: Opened, in_view: int) -> None:
     on its page."""
     ranked = recommendations(now.run)
     gaining = sum(_gains(item, now.run) for item in ranked)
-    found = f"{gaining} of {count(len(ranked))} save at least {_LEAST_SHOWN_PCT:g}%"
+    found = f"{gaining} of {count(len(ranked))} save at least {_MIN_SHOWN_PCT:g}%"
     if gaining == len(ranked):
         found = counted(len(ranked), "finding")
     if len(ranked) > in_view:
@@ -147,9 +147,9 @@ _REMARKS = {
 
 
 def _gains(ranked: Recommendation, run: Run) -> bool:
-    """Return whether a finding saves at least _LEAST_SHOWN_PCT."""
+    """Return whether a finding saves at least _MIN_SHOWN_PCT."""
     gain = ranked.finding.impact
-    return gain is not None and gain.gain_pct >= _LEAST_SHOWN_PCT
+    return gain is not None and gain.gain_pct >= _MIN_SHOWN_PCT
 
 
 def _finding_row(now: Opened, ranked: Recommendation, whole: Recommendation) -> dict[str, object]:

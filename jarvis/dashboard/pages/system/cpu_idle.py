@@ -62,7 +62,7 @@ _SHORT = {
 _NAME_BESIDE_CALLS = 20
 """Length of the name of a kernel in a table that has host calls too."""
 
-_LEAST_SHOWN_PCT = 0.1
+_MIN_SHOWN_PCT = 0.1
 """Minimum share of idle time of a cause that has a bar."""
 
 _WIDTHS = {
@@ -93,7 +93,7 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
             f"({milliseconds(total_ms)} in {_extent(now)}): {cause.lower()}**",
             help="All gaps, each with the cause that best fits the recorded host calls.",
         )
-        least_ms = _LEAST_SHOWN_PCT / 100 * total_ms
+        least_ms = _MIN_SHOWN_PCT / 100 * total_ms
         shown = by_cause.filter(pl.col(C.idle_ms) >= least_ms)[C.cause]
         of_shown = gaps.filter(pl.col(C.cause).is_in(shown.implode()))
         drawing = charts.bars(
@@ -104,7 +104,7 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
         st.caption(
             "Causes are estimated from the recorded host calls and are not proven."
             + (
-                f" Not shown: {counted(left_out, 'cause')} below {_LEAST_SHOWN_PCT:g}%."
+                f" Not shown: {counted(left_out, 'cause')} below {_MIN_SHOWN_PCT:g}%."
                 if left_out
                 else ""
             )
