@@ -115,10 +115,10 @@ _PAGE = "replay"
 _ALL, _PACKAGED, _REFUSED = "all", "can be packaged", "cannot"
 _MADE, _RECOMMENDED, _ON_DEMAND, _NONE = "made", "recommended", "on demand", "none"
 _PACKAGE_MEANINGS = {
-    _MADE: f"*{_MADE}* takes {automatic_rule()} and has a package already",
-    _RECOMMENDED: f"*{_RECOMMENDED}* is below {BOTTLENECK_EFFICIENCY_PCT:g}% of its roofline",
-    _ON_DEMAND: f"*{_ON_DEMAND}* is any other that can be packaged",
-    _NONE: f"*{_NONE}* cannot be replayed",
+    _MADE: f"*{_MADE}*: takes {automatic_rule()} and has a package already",
+    _RECOMMENDED: f"*{_RECOMMENDED}*: below {BOTTLENECK_EFFICIENCY_PCT:g}% of the roofline",
+    _ON_DEMAND: f"*{_ON_DEMAND}*: any other that can be packaged",
+    _NONE: f"*{_NONE}*: cannot be replayed",
 }
 _COLUMNS = columns_of(
     (

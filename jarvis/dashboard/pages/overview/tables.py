@@ -211,7 +211,7 @@ def top_operations(now: Opened) -> None:
     over = over_steps(totals)
     st.caption(
         f"GPU time of what an operator launches itself{over and f', {over}'}; the operators that "
-        "it calls count on their own."
+        "it calls have rows of their own."
     )
     columns = charts.columns_of((*_TOP_COLUMNS, of_whole_column(totals)))
     small_table(frame, columns, "Operators with the most GPU time", widths={C.name: _NAME_PX})
@@ -275,8 +275,8 @@ def against_reference(now: Opened) -> None:
     slower = rows.filter(pl.col(C.outcome).is_in(SLOWER))
     st.caption(
         f"{count(rows.height)} operations have a counterpart in analysis "
-        f"{escape(now.run.manifest.reference or '')}; slower than bandwidths or compute peaks "
-        f"of the two GPUs explain: {count(slower.height)}."
+        f"{escape(now.run.manifest.reference or '')}; slower than the bandwidths or compute "
+        f"peaks of the two GPUs explain: {count(slower.height)}."
     )
     columns = charts.columns_of(TABLES[_OPERATIONS])
     small_table(rows, columns, "Operations of both traces", _COMPARED)

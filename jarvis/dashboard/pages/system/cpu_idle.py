@@ -204,7 +204,7 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
         listed = gaps[C.dur_ns].filter(gaps[C.dur_ns] >= MIN_GAP_NS)
         _histogram(listed / 1000, "gap", "Idle time")
         if short := gaps.height - listed.len():
-            st.caption(f"Without {counted(short, 'gap')} of less than 1 µs.")
+            st.caption(f"Not included: {counted(short, 'gap')} of less than 1 µs.")
     with right.container(border=True, height="stretch"):
         _histogram(computing[C.dur_ns] / 1000, "kernel", "Kernel time")
         left_out = [
@@ -217,7 +217,7 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
         ]
         if left_out:
             of_launch = " not linked to a launch" if has_others else ""
-            st.caption(f"Without {' and '.join(left_out)}{of_launch}.")
+            st.caption(f"Not included: {' and '.join(left_out)}{of_launch}.")
     why_another_tool(now, analysis.key, (Quantity.IDLE, Quantity.STREAM_IDLE, Quantity.BUSY))
 
 
