@@ -28,8 +28,8 @@ def add_ranks(commands: Commands) -> None:
         "ranks",
         help="show the ranks of a distributed run, and why they are late",
         description="Show what each rank of a distributed run computes and waits in a step, how "
-        "much waiting of others it causes, and what the median step gains if it were as the "
-        "median.",
+        "much waiting of others it causes, and what the median step gains if it were as fast as "
+        "the median.",
     )
     add_run(command)
     command.add_argument("--rank", type=int, metavar="N", help="only this rank")

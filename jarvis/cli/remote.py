@@ -253,7 +253,7 @@ def _unreachable(address: str, error: httpx.TransportError) -> str:
             )
         return f"{address} cannot be reached ({reason}). Check the URL, and that it is running."
     if isinstance(error, httpx.TimeoutException):
-        return f"{address} did not response in time. Try again later."
+        return f"{address} did not answer in time. Try again later."
     return f"The connection to {address} was lost ({reason}). Try again."
 
 

@@ -65,7 +65,7 @@ _OF_RANK = {
     "clock_offset": ("RANK:US", "its clock is ahead; uniform:US draws one for each rank"),
     "clock_drift": ("RANK:PPM", "its clock runs faster"),
     "steps_shift": ("RANK:STEPS", "its recording begins later"),
-    "drop_events": ("RANK:COUNT", "so many of its collectives are not recorded"),
+    "drop_events": ("RANK:COUNT", "COUNT of its collectives are not recorded"),
     "mixed_gpus": ("RANK:GPU", "it has this GPU instead"),
 }
 _SUFFIXES = (".json", ".json.gz")
