@@ -49,14 +49,14 @@ replay, in percent of the steps."""
 MESSAGES = MessageTable(
     "savings",
     {
-        "bounded": "{priority}: {time_ms} of GPU time{of_compute} would be more urgent, but the "
-        "step gains only {gain_pct}, at most {high_pct}.",
-        "bounded.exact": "{priority}: {time_ms} of GPU time{of_compute} would be more urgent, but "
-        "the step gains only {gain_pct}.",
-        "bounded.nothing": "{priority}: {time_ms} of GPU time{of_compute} would be more urgent, "
-        "but the step does not wait for it, so the step time does not change.",
-        "bounded.hidden": "{priority}: {time_ms} of GPU time{of_compute} would be more urgent, but "
-        "a collective that ends later hides it, so the step time does not change.",
+        "bounded": "{priority}: {time_ms} of GPU time{of_compute} would have a higher priority, "
+        "but the step gains only {gain_pct}, at most {high_pct}.",
+        "bounded.exact": "{priority}: {time_ms} of GPU time{of_compute} would have a higher "
+        "priority, but the step gains only {gain_pct}.",
+        "bounded.nothing": "{priority}: {time_ms} of GPU time{of_compute} would have a higher "
+        "priority, but the step does not wait for it, so the step time does not change.",
+        "bounded.hidden": "{priority}: {time_ms} of GPU time{of_compute} would have a higher "
+        "priority, but a collective that ends later hides it, so the step time does not change.",
         "of_compute": " ({compute_pct} of compute)",
         "raised": "{priority}: it saves {gain_pct} of the step.",
         "interval.host": "{priority}: up to {high_pct} of the step, limited by the host; a trace "

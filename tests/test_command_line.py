@@ -14,10 +14,10 @@ import pytest
 
 from jarvis import cli
 from jarvis.cli import options, output
+from jarvis.cli.atomic_output import atomic_output
 from jarvis.cli.completion import SETUP
 from jarvis.cli.output import ExitCode
 from jarvis.cli.reference import command_line_markdown
-from jarvis.cli.whole import whole
 from jarvis.core.product import product_version
 from jarvis.pipeline import STEPS, Step
 from jarvis.pipeline.steps import step_of_line
@@ -270,7 +270,7 @@ def test_a_folder_gets_its_files_beside_those_it_has(tmp_path: Path) -> None:
     folder.mkdir()
     for name in ("kept", "replaced"):
         (folder / name).write_text("old")
-    with whole(folder) as place:
+    with atomic_output(folder) as place:
         place.mkdir()
         for name in ("replaced", "new"):
             (place / name).write_text("new")

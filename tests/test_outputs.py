@@ -15,7 +15,7 @@ import openpyxl
 import pytest
 
 from jarvis import cli
-from jarvis.cli.whole import whole
+from jarvis.cli.atomic_output import atomic_output
 from jarvis.pipeline import analyze
 from tests.builders import trace
 
@@ -226,7 +226,7 @@ def test_files_of_a_folder_keep_links_and_fifos(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "linked").symlink_to(elsewhere)
     (folder / "null").symlink_to("/dev/null")
-    with whole(folder) as place:
+    with atomic_output(folder) as place:
         place.mkdir()
         for name in ("linked", "null", "plain"):
             (place / name).write_text("new")
@@ -249,7 +249,7 @@ def test_a_failed_command_leaves_and_replaces_nothing(tmp_path: Path) -> None:
     link.symlink_to(target)
 
     def write_half() -> None:
-        with whole(link) as place:
+        with atomic_output(link) as place:
             place.write_text("half")
             raise RuntimeError
 

@@ -13,7 +13,7 @@ import pytest
 
 from jarvis.cli import main
 from jarvis.core.workspace import RunPaths
-from jarvis.ranks.compared import compared_ranks
+from jarvis.ranks.compared import compare_ranks
 from jarvis.ranks.per_step import ranks_per_step
 from jarvis.ranks.run import DistributedRun
 from jarvis.sample import Faults, Job, write_job
@@ -125,13 +125,13 @@ def test_ranks_with_one_place_are_compared_by_their_median(run: DistributedRun) 
 
     steps = run.tables["rank_steps"].group_by("rank").agg(pl.col("duration_ms").mean())
     first, last = (steps.filter(pl.col("rank").is_in(own)) for own in ([0, 1], [2]))
-    places = compared_ranks(divided([0, 0, 1]), divided([0, 0, 1])).places
+    places = compare_ranks(divided([0, 0, 1]), divided([0, 0, 1])).places
     found = places.filter(measure="duration_ms", role="pp")
     assert found["place"].to_list() == [0, 1]
     for row, own in zip(found["target_ms"], (first, last), strict=True):
         assert row == pytest.approx(own["duration_ms"].median())
     for other in ([0, 1, 2], [None, 0, 0], [0, 0, 0]):  # another division, or none
-        assert compared_ranks(divided([0, 0, 1]), divided(other)).places.is_empty()
+        assert compare_ranks(divided([0, 0, 1]), divided(other)).places.is_empty()
 
 
 def test_a_change_that_no_rank_has_is_a_sentence(

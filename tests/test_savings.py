@@ -243,8 +243,8 @@ def test_a_changed_priority_has_a_reason_and_an_equal_one_has_none() -> None:
     (low,) = savings.with_step_savings([small], STEP, LONG)
     assert low.priority is Priority.LOW
     assert to_text(low.priority_reason) == (
-        "Low: 0.400 ms of GPU time (42.0% of compute) would be more urgent, but the step gains "
-        "only 0.30%, at most 0.40%."
+        "Low: 0.400 ms of GPU time (42.0% of compute) would have a higher priority, but the step "
+        "gains only 0.30%, at most 0.40%."
     )
     (raised,) = savings.with_step_savings([modelled(60.0, time_pool="idle")], STEP, LONG)
     assert to_text(raised.priority_reason) == "Critical: it saves 45.0% of the step."

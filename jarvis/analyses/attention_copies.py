@@ -21,10 +21,10 @@ COPY_KERNELS = r"copy|transpose|memcpy"
 """Operators next to an attention call, and kernels inside one, that only copy its tensors."""
 
 COPIES_SHARE_PCT = 10.0
-"""Copies are reported from this share of the attention's time on."""
+"""Minimum time of the copies in percent of the attention's time."""
 
-OF_KERNELS = ("low_efficiency", "opportunity", "slow_kernel")
-"""Checks whose findings ask for faster calls."""
+FASTER_CALL_CHECKS = ("low_efficiency", "opportunity", "slow_kernel")
+"""Checks whose findings advise to make calls faster."""
 
 Shape = tuple[int, ...]
 Place = tuple[str, Any]
@@ -81,8 +81,10 @@ def contiguous_copies(data: CategoryData) -> Iterator[Finding]:
 
 
 def without_removed(result: AnalysisResult, others: Iterable[AnalysisResult]) -> AnalysisResult:
-    """Return a result without the findings on calls that a finding on copies around attention
-    advises to remove: none of them is worth a faster kernel."""
+    """Return a result without findings that advise to make copies around attention faster.
+
+    The finding on these copies advises to remove them.
+    """
     removed = {
         uid
         for other in others
@@ -93,7 +95,7 @@ def without_removed(result: AnalysisResult, others: Iterable[AnalysisResult]) ->
     remaining = tuple(
         finding
         for finding in result.findings
-        if finding.check not in OF_KERNELS
+        if finding.check not in FASTER_CALL_CHECKS
         or not {operation.uid for operation in finding.operations} <= removed
     )
     return result.model_copy(update={"findings": remaining})
@@ -101,18 +103,18 @@ def without_removed(result: AnalysisResult, others: Iterable[AnalysisResult]) ->
 
 def _copies_around(data: CategoryData, group: OperationGroup) -> pl.DataFrame:
     """Return the operations that copy a tensor of the group's calls within their module."""
-    every = data.tables.get("operations")
-    if every is None:
+    operations = data.tables.get("operations")
+    if operations is None:
         return data.operations.clear()
     found: set[int] = set()
-    copies = every.filter(pl.col(C.name).is_in(COPY_OPERATORS) & (pl.col(C.kernel_time_us) > 0))
-    alike = _by_place_and_shape(copies)
-    calls = {_copy_criteria(call): None for call in group.rows.iter_rows(named=True)}
-    for place, shapes, most in calls:
-        left = most
-        for _, uid, count in sorted(chain(*(alike.get((place, shape), ()) for shape in shapes))):
-            if count <= left:
-                left -= count
+    is_copy = pl.col(C.name).is_in(COPY_OPERATORS) & (pl.col(C.kernel_time_us) > 0)
+    copies = operations.filter(is_copy)
+    by_place = _by_place_and_shape(copies)
+    criteria = {_copy_criteria(call): None for call in group.rows.iter_rows(named=True)}
+    for place, shapes, remaining in criteria:
+        for _, uid, count in sorted(chain(*(by_place.get((place, shape), ()) for shape in shapes))):
+            if count <= remaining:
+                remaining -= count
                 found.add(uid)
     return copies.filter(pl.col(C.uid).is_in(found))
 

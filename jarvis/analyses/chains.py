@@ -87,8 +87,8 @@ COMPOSITIONS = (
         "RMS normalization",
         (_any("rsqrt", "sqrt"), _any("mean", "sum")),
         "Replace the code of {name} with one fused kernel: `torch.nn.functional.rms_norm` of a "
-        "PyTorch that has `aten::_fused_rms_norm` (others run it as single operators), a kernel of "
-        "a library, or torch.compile.",
+        "PyTorch version that has `aten::_fused_rms_norm` (other versions run several operators), "
+        "a kernel of a library, or torch.compile.",
         "batchnorm",
     ),
     Composition(

@@ -80,7 +80,7 @@ def main_kernel() -> pl.Expr:
 def library(kernel: pl.Expr) -> pl.Expr:
     """Return the library that a kernel name points to.
 
-    A kernel of its own name that only has types of CK among its template arguments is not CK's.
+    Types of CK among the template arguments count only if the function has a generic name.
     """
     function = kernel.str.replace(r"<.*", "")
     ck, others = [

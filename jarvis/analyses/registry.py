@@ -1,4 +1,4 @@
-"""The registry of analyses: a file in the folder of a tier is an analysis, its name the key.
+"""The registry of analyses: each module in the folder of a tier is one, with its name as the key.
 
 ``docs/checks.md`` is made from it and from the docstrings of the checks.
 """
@@ -36,12 +36,12 @@ _KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
 class Registry:
     """All analyses by key, in page order, and why third-party ones could not be loaded.
 
-    ``cards`` describe the third-party analyses.
+    ``failures`` has the reasons by entry point, ``manifests`` the third-party analyses by key.
     """
 
     analyses: Mapping[str, Analysis]
     failures: Mapping[str, str] = field(default_factory=dict)
-    cards: Mapping[str, AnalysisManifest] = field(default_factory=dict)
+    manifests: Mapping[str, AnalysisManifest] = field(default_factory=dict)
 
     def extended_with(self, key: str, analysis: object, source: str) -> Self:
         """Return a registry with one more analysis.
@@ -61,11 +61,11 @@ class Registry:
         if not isinstance(analysis, Analysis):
             raise RegistrationError(f"{source}: {key} is not an Analysis.")
         tier: Tier = "system" if analysis.claim is None else "compute"
-        card = _card(replace(analysis, key=key, tier=tier), source)
+        manifest = _manifest(replace(analysis, key=key, tier=tier), source)
         found = dict(self.analyses)
         _add(found, key, tier, analysis, source)
-        cards = {**self.cards, key: card}
-        return replace(self, analyses=in_page_order(found), cards=cards)
+        manifests = {**self.manifests, key: manifest}
+        return replace(self, analyses=in_page_order(found), manifests=manifests)
 
 
 @cache
@@ -137,31 +137,31 @@ def _check_claim(others: Iterable[Analysis], candidate: Analysis, source: str) -
             raise RegistrationError(f"{source}: {what} is already claimed by {other.key}.")
 
 
-def _card(analysis: Analysis, source: str) -> AnalysisManifest:
+def _manifest(analysis: Analysis, source: str) -> AnalysisManifest:
     """Return the manifest of a third-party analysis; raise RegistrationError if a field is
     wrong."""
     try:
-        card = AnalysisManifest.of(analysis)
+        manifest = AnalysisManifest.of(analysis)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise RegistrationError(f"{source}: {place}: {first['msg']}") from error
-    for panel in card.panels:
-        _check_panel(panel, card, source)
-    return card
+    for panel in manifest.panels:
+        _check_panel(panel, manifest, source)
+    return manifest
 
 
-def _check_panel(panel: Panel, card: AnalysisManifest, source: str) -> None:
+def _check_panel(panel: Panel, manifest: AnalysisManifest, source: str) -> None:
     """Raise RegistrationError if the page cannot render a panel."""
     where = f"{source}: the panel {panel.title!r}"
-    is_of_operations = panel.source == "operations" and card.tier == "compute"
+    is_of_operations = panel.source == "operations" and manifest.tier == "compute"
     if panel.kind in OF_OPERATIONS:
         if not is_of_operations:
             raise RegistrationError(f"{where} is only for operations of a category.")
         return
-    if not is_of_operations and panel.source not in card.needs:
+    if not is_of_operations and panel.source not in manifest.needs:
         raise RegistrationError(f"{where} shows {panel.source}, which is not among the needs.")
-    own = (*DETAILS, *(detail.column() for detail in card.details)) if is_of_operations else ()
+    own = (*DETAILS, *(detail.column() for detail in manifest.details)) if is_of_operations else ()
     names = {column.name for column in (*TABLES.get(panel.source, ()), *own)}
     for name in (panel.x, panel.y, *([] if panel.color is None else [panel.color])):
         if name not in names:
@@ -227,7 +227,7 @@ def _first_paragraph(function: Callable[..., object]) -> str:
 
 
 def claim_text(claim: Claim) -> str:
-    """Return what a claim claims, as Markdown: ``op categories `GEMM`; names `*gemm*```."""
+    """Return the operations of a claim as Markdown: ``op categories `GEMM`; names `*gemm*```."""
     listed = (
         ("op categories {}", claim.op_categories),
         ("names {}", claim.op_names),
@@ -257,7 +257,7 @@ def _claim_markdown(analysis: Analysis) -> list[str]:
 
 
 def check_markdown(check: Callable[..., object]) -> list[str]:
-    """Return the lines about a check: its parts as a list, from its docstring."""
+    """Return the docstring of a check as lines of Markdown, with CHECK_PARTS as a list."""
     summary, _, parts = filled_docstring(check).partition("\n\n")
     lines = [f"### `{check.__name__}`", "", summary, ""]
     text = parts.replace("\n", " ")

@@ -1,4 +1,4 @@
-"""The capture traces of a folder, an archive or a list of files, and what each is a capture of."""
+"""Read the capture traces of folders, archives and files, and identify what each has captured."""
 
 import hashlib
 import re
@@ -23,7 +23,7 @@ from jarvis.capture.windows import (
     with_launched_kernels,
 )
 from jarvis.core.errors import JarvisError
-from jarvis.core.unpacking import DAMAGE, TooLargeError, open_archive, pieces, unpacked_member
+from jarvis.core.unpacking import DAMAGE, TooLargeError, chunks, open_archive, unpacked_member
 from jarvis.perf_models.step_annotation import captured_batch
 from jarvis.perf_report.serving.repetition import repeated_calls
 from jarvis.perf_report.timeline.steps import StepSource, step_marks
@@ -127,7 +127,7 @@ def read_captures(places: Sequence[Path]) -> list[Capture]:
 
 @contextmanager
 def _folder_or_file(place: Path) -> Iterator[Path]:
-    """Yield a folder or a trace; an archive with several files is unpacked to a folder for now."""
+    """Yield a folder or a trace; a zip archive is unpacked to a temporary folder."""
     if not place.exists():
         raise CaptureError(f"{place} does not exist. Pass a folder or files with capture traces.")
     if place.is_dir() or place.suffix != ".zip":
@@ -141,7 +141,7 @@ def _folder_or_file(place: Path) -> Iterator[Path]:
                     if name.endswith((".json", ".json.gz")):
                         size = place.stat().st_size
                         with Path(folder, name).open("wb") as file:
-                            file.writelines(pieces(unpacked_member(archive, member, size)))
+                            file.writelines(chunks(unpacked_member(archive, member, size)))
         except (*DAMAGE, TooLargeError) as error:
             raise CaptureError(f"{place} cannot be unpacked: {error}.") from error
         yield Path(folder)
@@ -222,7 +222,7 @@ def _number(pattern: re.Pattern[str], name: str) -> int | None:
 
 
 def _common_rows(cpu_ops: pl.DataFrame) -> int | None:
-    """Return the most frequent first dimension of all arguments."""
+    """Return the most frequent first dimension of all arguments; None without any."""
     counts: dict[int, int] = {}
     for text, count in cpu_ops[C.input_dims].drop_nulls().value_counts().iter_rows():
         for dims in orjson.loads(text):

@@ -21,7 +21,7 @@ from jarvis.trace.tables import THREAD_KEY
 from jarvis.trace.trace import tabulate
 
 BEGIN, END = "StreamBeginCapture", "StreamEndCapture"
-"""Ends of the names of the calls around a capture, after that of the runtime."""
+"""Names of the calls that begin and end a capture, without the prefix of the runtime."""
 
 MAX_LAUNCHED = 0.05
 """Maximum share of the calls in a capture that launch GPU work themselves."""
@@ -58,7 +58,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """One capture in a trace: the trace, with ``kernel`` in its runtime calls, and the time."""
+    """One capture: its trace, whose runtime calls have the column ``kernel``, and its time."""
 
     trace: Trace
     bounds: Bounds
@@ -74,7 +74,7 @@ class Window:
 
     @cached_property
     def captured(self) -> Captured:
-        """What is compared with the events of a replay."""
+        """The dispatches as sequences that are compared with the events of a replay."""
         ops = self.dispatches.join(
             self.trace.cpu_ops.select(
                 pl.col(C.uid).alias(C.op_uid),

@@ -43,7 +43,7 @@ _SHAPES: Mapping[str, str] = {
     Outcome.SHORT: "square",
     Outcome.UNKNOWN: "cross",
 }
-_BAR_STEP, _BAR_ROOM = 30, 92
+_BAR_STEP_PX, _BAR_AXIS_PX = 30, 92
 """Height in pixels of a bar, and of legend and axis together."""
 
 _LABEL_SHARE = 0.25
@@ -166,7 +166,7 @@ def _differences_spec(
         .encode(x=alt.X(datum=0, type="quantitative"))
     )
     return specification(
-        alt.LayerChart(layer=[bars, zero, text], height=max(count, 1) * _BAR_STEP + _BAR_ROOM)
+        alt.LayerChart(layer=[bars, zero, text], height=max(count, 1) * _BAR_STEP_PX + _BAR_AXIS_PX)
     )
 
 

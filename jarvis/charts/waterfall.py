@@ -10,9 +10,9 @@ NOW, SAVING, BOUND, PROJECTED = "now", "saving", "upper bound", "projected"
 """Kinds of bars."""
 
 _RANK_OF_LABEL = "test(/^[A-Z]\\d+ /, datum.label) ? split(datum.label, ' ')[0] : datum.label"
-_BAR_STEP = 27
-_ROOM = 62
-"""Height in pixels of the axis and its title."""
+_BAR_STEP_PX = 27
+_AXIS_PX = 62
+"""Height of the axis and its title."""
 
 
 def waterfall(
@@ -20,8 +20,8 @@ def waterfall(
 ) -> alt.LayerChart:
     """Draw ``bars`` from top to bottom: ``label, finding, kind, low_ms, high_ms, text``.
 
-    A bar spans ``low_ms`` to ``high_ms``; a saving ends where that above it starts. The axis is
-    ``room`` times as long as the longest bar. ``is_short`` names a finding by its rank alone.
+    A bar spans ``low_ms`` to ``high_ms``; a saving ends where the one above it starts. The axis is
+    ``room`` times as long as the longest bar. With ``is_short``, labels are only ranks (``P1``).
     """
     axis = name_axis(_RANK_OF_LABEL) if is_short else name_axis()
     base = alt.Chart(bars).encode(
@@ -48,4 +48,4 @@ def waterfall(
     text = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
         x=alt.X("high_ms:Q"), text="text:N"
     )
-    return alt.LayerChart(layer=[bar_marks, text], height=bars.height * _BAR_STEP + _ROOM)
+    return alt.LayerChart(layer=[bar_marks, text], height=bars.height * _BAR_STEP_PX + _AXIS_PX)

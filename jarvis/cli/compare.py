@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jarvis.cli.atomic_output import atomic_output
 from jarvis.cli.baseline import (
     RULE,
     add_baseline,
@@ -26,7 +27,6 @@ from jarvis.cli.options import (
     stored_folder,
 )
 from jarvis.cli.output import ExitCode, add_json, note, print_result, print_step, table_lines, warn
-from jarvis.cli.whole import whole
 from jarvis.core.errors import OutputFolderError
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.staging import staged_folder
@@ -139,7 +139,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if any(map(_is_ranks, (arguments.reference, arguments.target))):
         return _compare_ranks(arguments)
     from jarvis.comparison import TOLERANCE
-    from jarvis.comparison.rules import Rule, is_per_step, metrics
+    from jarvis.comparison.rules import Rule, metrics
     from jarvis.pipeline import compare
 
     rules = [Rule.parse(text) for text in arguments.fail_if]
@@ -150,7 +150,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         reference, target = sides[0].run, sides[1].run
         comparison = compare(target, reference, tolerance=arguments.tolerance or TOLERANCE)
         times = metrics(comparison) if rules else {}
-        verdicts = [rule.applied(times, is_per_step=is_per_step(comparison)) for rule in rules]
+        verdicts = [rule.applied(times, is_per_step=comparison.has_steps) for rule in rules]
         files = list(_write_files(sides, comparison, arguments))
         note(comparison.unknown)
         print_result(
@@ -170,7 +170,7 @@ def _is_ranks(source: str) -> bool:
 
 def _compare_ranks(arguments: argparse.Namespace) -> int:
     """Print how two distributed runs differ."""
-    from jarvis.ranks.compared import COLUMNS, MEASURE, compared_ranks, labels
+    from jarvis.ranks.compared import COLUMNS, MEASURE, compare_ranks, labels
     from jarvis.ranks.run import DistributedRun
     from jarvis.schemas.names import C
 
@@ -184,7 +184,7 @@ def _compare_ranks(arguments: argparse.Namespace) -> int:
         DistributedRun.load(run_directory(source))
         for source in (arguments.reference, arguments.target)
     )
-    found = compared_ranks(target, reference)
+    found = compare_ranks(target, reference)
     names = found.medians[MEASURE].replace_strict(labels())
     lines = [*found.notes, *table_lines(found.medians.with_columns(names), COLUMNS)]
     label = labels()[C.duration_ms]
@@ -266,11 +266,11 @@ def _write_files(
     folder, workbook = arguments.output_dir, arguments.output_xlsx_path
     if folder is None or workbook is not None:
         workbook = workbook or ComparisonPaths(Path()).workbook
-        with whole(workbook) as place:
+        with atomic_output(workbook) as place:
             write_sheets(sheets, place)
         yield workbook
     if (tables := arguments.output_csvs_dir) is not None:
-        with whole(tables) as place:
+        with atomic_output(tables) as place:
             written = write_csvs(sheets, place)
         yield from (tables / path.name for path in written)
     if folder is None:

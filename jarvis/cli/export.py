@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jarvis.cli.analyze import print_run, warnings_of
+from jarvis.cli.atomic_output import atomic_output
 from jarvis.cli.options import (
     GPU_OPTIONS,
     TRACE_HELP,
@@ -30,7 +31,6 @@ from jarvis.cli.output import (
     print_step,
     warn,
 )
-from jarvis.cli.whole import whole
 from jarvis.core.workspace import RunPaths
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _export(arguments: argparse.Namespace) -> int:
     if chosen.name != FORMAT and (arguments.trace or arguments.change):
         arguments.usage_error(f"--trace and --change apply to --format {FORMAT}")
     opened = opened_at(root, arguments.target_pct, arguments.category_targets)
-    with opened as run, whole(arguments.output) as place:
+    with opened as run, atomic_output(arguments.output) as place:
         if chosen.name == FORMAT:
             chosen = _for_perfetto(run, arguments.trace, arguments.change)
         if chosen.has_notes:
@@ -141,7 +141,7 @@ def _export_ranks(arguments: argparse.Namespace, root: Path) -> ExitCode:
     members = {rank: place for rank, place in found.items() if place is not None}
     if removed := found.keys() - members.keys():
         raise RemovedRanksError(as_ranges(removed))
-    with whole(arguments.output) as place:
+    with atomic_output(arguments.output) as place:
         write_ranks_export(run, arguments.format, members, place)
     return _printed(arguments)
 
@@ -242,7 +242,7 @@ def add_replay(commands: Commands) -> None:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from jarvis.replay import offers, select
+    from jarvis.replay import replay_candidates, select
     from jarvis.run import Run
 
     is_listing = not (arguments.op or arguments.uid)
@@ -250,7 +250,7 @@ def _replay(arguments: argparse.Namespace) -> int:
         arguments.usage_error("--output requires --op or --uid")
     run = Run.load(run_directory(arguments.directory))
     if is_listing:
-        rows = offers(run)
+        rows = replay_candidates(run)
         print_result(arguments, {"operators": [asdict(row) for row in rows]}, _listing(rows))
     else:
         _package(arguments, select(run, arguments.uid, arguments.op))
@@ -260,7 +260,7 @@ def _replay(arguments: argparse.Namespace) -> int:
 def _package(arguments: argparse.Namespace, selection: "Selection") -> None:
     path = arguments.output or Path(selection.file_name)
     content = selection.package()
-    with whole(path) as place:
+    with atomic_output(path) as place:
         place.write_bytes(content)
     reasons = Counter((refusal.op_name, refusal.reason) for refusal in selection.refusals)
     warn(

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
-from jarvis.cli.whole import is_standard_output
+from jarvis.cli.atomic_output import is_standard_output
 from jarvis.core.errors import JarvisError
 from jarvis.text.format import escaped
 
@@ -203,13 +203,13 @@ def progress_of(arguments: argparse.Namespace) -> "Progress":
 
 
 def _json_lines() -> "Callable[[Step], None]":
-    from jarvis.pipeline.steps import READING_EVERY_S, line_of_step
+    from jarvis.pipeline.steps import READING_INTERVAL_S, line_of_step
 
     printed_at = 0.0
 
     def print_json(step: "Step") -> None:
         nonlocal printed_at
-        if step.state == "running" and monotonic() - printed_at < READING_EVERY_S:
+        if step.state == "running" and monotonic() - printed_at < READING_INTERVAL_S:
             return
         printed_at = monotonic()
         print_line(line_of_step(step), sys.stderr)

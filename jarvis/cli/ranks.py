@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jarvis.cli.analyze_ranks import add_numbering
+from jarvis.cli.atomic_output import write_sheets
 from jarvis.cli.options import TRACE_HELP, Commands, add_flag, add_run, positive, run_directory
 from jarvis.cli.output import ExitCode, add_json, note, print_result, table_lines, warn
-from jarvis.cli.whole import write_sheets
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import RunPaths
 
@@ -28,8 +28,8 @@ def add_ranks(commands: Commands) -> None:
         "ranks",
         help="show the ranks of a distributed run, and why they are late",
         description="Show what each rank of a distributed run computes and waits in a step, how "
-        "much waiting of others it causes, and what the median step gains if it were as the "
-        "median.",
+        "much waiting of others it causes, and what the median step gains if it were as fast as "
+        "the median.",
     )
     add_run(command)
     command.add_argument("--rank", type=int, metavar="N", help="only this rank")
@@ -198,17 +198,19 @@ def _listed_ranks(arguments: argparse.Namespace, jobs: int) -> "dict[int, RankCo
     """Return the ranks of TraceLens's options: files in the order of ranks."""
     from jarvis.pipeline.collective_report import read_ranks
     from jarvis.ranks.identity import DEFAULT_RANK_REGEX
-    from jarvis.ranks.inputs import InputFile, of_folder, of_glob, of_pattern
+    from jarvis.ranks.inputs import InputFile, files_of_folder, files_of_glob, files_of_pattern
 
     size = arguments.world_size
     if size is None:
         arguments.usage_error("--trace-dir, --trace-pattern and --trace-glob need --world-size")
     if arguments.trace_dir is not None:
-        paths = of_folder(arguments.trace_dir, size)
+        paths = files_of_folder(arguments.trace_dir, size)
     elif arguments.trace_pattern is not None:
-        paths = of_pattern(arguments.trace_pattern, size)
+        paths = files_of_pattern(arguments.trace_pattern, size)
     else:
-        paths = of_glob(arguments.trace_glob, size, arguments.rank_regex or DEFAULT_RANK_REGEX)
+        paths = files_of_glob(
+            arguments.trace_glob, size, arguments.rank_regex or DEFAULT_RANK_REGEX
+        )
     return dict(enumerate(read_ranks([InputFile(path, str(path)) for path in paths], jobs)))
 
 

@@ -22,14 +22,14 @@ PIECE_BYTES = 64 << 20
 RETRY_TIMEOUT_S = 120.0
 """How long an upload is retried without progress."""
 
-_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+_RETRY_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 _BLOCK_BYTES = 1 << 20
 _TIMEOUT_S = 60.0
-_SHOWN_EVERY_S = 0.2
+_PROGRESS_INTERVAL_S = 0.2
 _JSON = "application/json"
 _TUS = {TUS_HEADER: TUS_VERSION}
-_AGAIN = (404, 408, 409, 423, 425, 429, 502, 503, 504)
-"""HTTP statuses after which an upload is resumed."""
+_RETRIED_STATUSES = (404, 408, 409, 423, 425, 429, 502, 503, 504)
+"""HTTP statuses of temporary errors, after which an upload is resumed."""
 
 
 class ServerError(JarvisError):
@@ -90,7 +90,7 @@ class ServerConnection:
     ) -> dict[str, Any]:
         """Upload a file, as ``name`` if given; return the complete upload as the API describes it.
 
-        What an earlier command has sent of the file is not sent again. After a lost connection the
+        Bytes that an earlier command has sent are not sent again. After a lost connection the
         upload is resumed, until there is no progress for RETRY_TIMEOUT_S.
 
         Raises:
@@ -104,15 +104,15 @@ class ServerConnection:
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
-            answer = self._client.request(method, f"{self._address}{path}", **options)
+            response = self._client.request(method, f"{self._address}{path}", **options)
         except httpx.TransportError as error:
             raise ServerError(_unreachable(self._address, error)) from error
-        if answer.is_success and _is_ours(answer):
-            return answer
+        if response.is_success and _is_from_jarvis(response):
+            return response
         raise ServerError(
-            _refusal(self._address, answer),
-            answer.status_code,
-            float(answer.headers.get("Retry-After", "0")),
+            _error_message(self._address, response),
+            response.status_code,
+            float(response.headers.get("Retry-After", "0")),
         )
 
 
@@ -132,7 +132,7 @@ class _Upload:
         stat = trace.stat()
         self._size = stat.st_size
         key = (remote.link(name), str(trace.resolve()), stat.st_size, stat.st_mtime_ns)
-        self._note = pushes_dir() / hashlib.sha256(repr(key).encode()).hexdigest()
+        self._record = pushes_dir() / hashlib.sha256(repr(key).encode()).hexdigest()
         self._path: str | None = None
         self._sent = self._received = 0
         self._begin = self._shown = time.monotonic()
@@ -152,11 +152,13 @@ class _Upload:
             except ServerError as error:
                 if self._received > before:
                     since, attempt = time.monotonic(), 0
-                is_final = error.status is not None and error.status not in _AGAIN
+                is_final = error.status is not None and error.status not in _RETRIED_STATUSES
                 if is_final or time.monotonic() - since > RETRY_TIMEOUT_S:
                     raise
                 self._show("connection lost, retrying")
-                time.sleep(max(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)], error.retry_s))
+                time.sleep(
+                    max(_RETRY_DELAYS_S[min(attempt, len(_RETRY_DELAYS_S) - 1)], error.retry_s)
+                )
                 attempt += 1
             else:
                 self._show(is_last=True)
@@ -173,20 +175,20 @@ class _Upload:
         self._path = f"{UPLOADS}/{location.rpartition('/')[2]}"
         with suppress(OSError):
             sweep_pushes()
-            self._note.parent.mkdir(parents=True, exist_ok=True)
-            self._note.write_text(self._path, encoding="utf-8")
+            self._record.parent.mkdir(parents=True, exist_ok=True)
+            self._record.write_text(self._path, encoding="utf-8")
 
     def _earlier(self) -> dict[str, Any] | None:
         """Return the upload of this file that an earlier command began, if the server has it."""
         try:
-            path = self._note.read_text(encoding="utf-8")
+            path = self._record.read_text(encoding="utf-8")
             upload = self._remote.get(path)
         except OSError:
             return None
         except ServerError as error:
             if error.status != 404:  # expired
                 raise
-            self._note.unlink(missing_ok=True)
+            self._record.unlink(missing_ok=True)
             return None
         self._path = path
         return upload
@@ -212,8 +214,8 @@ class _Upload:
                 "Upload-Offset": str(self._received),
             }
             piece = self._blocks(self._received, end)
-            answer = self._remote._request("PATCH", path, headers=headers, content=piece)
-            self._received = self._sent = int(answer.headers["Upload-Offset"])
+            response = self._remote._request("PATCH", path, headers=headers, content=piece)
+            self._received = self._sent = int(response.headers["Upload-Offset"])
             if self._received == self._size:
                 upload = self._remote.get(path)
         return upload
@@ -228,7 +230,7 @@ class _Upload:
             begin += len(block)
             self._sent = begin
             self._sent_here += len(block)
-            if time.monotonic() - self._shown > _SHOWN_EVERY_S:
+            if time.monotonic() - self._shown > _PROGRESS_INTERVAL_S:
                 self._show()
 
     def _show(self, state: str = "", *, is_last: bool = False) -> None:
@@ -255,20 +257,20 @@ def _unreachable(address: str, error: httpx.TransportError) -> str:
     return f"The connection to {address} was lost ({reason}). Try again."
 
 
-def _is_ours(answer: httpx.Response) -> bool:
+def _is_from_jarvis(response: httpx.Response) -> bool:
     """Return whether the response is from a Jarvis server."""
-    return TUS_HEADER in answer.headers or answer.headers.get("Content-Type") == _JSON
+    return TUS_HEADER in response.headers or response.headers.get("Content-Type") == _JSON
 
 
-def _refusal(address: str, answer: httpx.Response) -> str:
+def _error_message(address: str, response: httpx.Response) -> str:
     """Return the error message of the server, or that it is not a Jarvis server."""
     try:
-        message = answer.json()["error"]
+        message = response.json()["error"]
     except (ValueError, KeyError, TypeError):
-        location = answer.headers.get("Location")
+        location = response.headers.get("Location")
         redirect = f" It redirects to {location}." if location else ""
         return (
-            f"{address} answered {answer.status_code} {answer.reason_phrase} and is not a Jarvis "
-            f"server.{redirect} Check the URL."
+            f"{address} answered {response.status_code} {response.reason_phrase} and is not a "
+            f"Jarvis server.{redirect} Check the URL."
         )
     return str(message)

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jarvis.cli.atomic_output import atomic_output, write_sheets
 from jarvis.cli.options import (
     GPU_OPTIONS,
     TRACE_HELP,
@@ -19,7 +20,6 @@ from jarvis.cli.options import (
     positive,
 )
 from jarvis.cli.output import ExitCode, add_json, note, print_result, print_step, warn
-from jarvis.cli.whole import whole, write_sheets
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import RunPaths
 
@@ -181,7 +181,7 @@ def _write_report(
     yield from write_sheets(sheets, workbook, folder)
     if tables is not None:
         frames = {f"{name}.parquet": frame for name, frame in report.sheet_tables().items()}
-        with whole(tables) as place:
+        with atomic_output(tables) as place:
             place.mkdir()
             for name, frame in frames.items():
                 write_parquet(frame, place / name)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from jarvis.cli.atomic_output import atomic_output
 from jarvis.cli.options import Commands, add_flag
 from jarvis.cli.output import ExitCode, add_json, print_result
-from jarvis.cli.whole import whole
 from jarvis.core.workspace import TRUTH_NAME
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ _OF_RANK = {
     "clock_offset": ("RANK:US", "its clock is ahead; uniform:US draws one for each rank"),
     "clock_drift": ("RANK:PPM", "its clock runs faster"),
     "steps_shift": ("RANK:STEPS", "its recording begins later"),
-    "drop_events": ("RANK:COUNT", "so many of its collectives are not recorded"),
+    "drop_events": ("RANK:COUNT", "COUNT of its collectives are not recorded"),
     "mixed_gpus": ("RANK:GPU", "it has this GPU instead"),
 }
 _SUFFIXES = (".json", ".json.gz")
@@ -139,14 +139,14 @@ def _sample(arguments: argparse.Namespace) -> int:
     output = arguments.output
     job.check(count - 1)
     if count == 1:
-        with whole(output) as place:
+        with atomic_output(output) as place:
             write_job(job, {0: place})
         print_result(arguments, {"traces": [output]}, [output])
         return ExitCode.OK
     if not output.name.endswith(_SUFFIXES):
         arguments.usage_error(f"--output needs a name with {' or '.join(_SUFFIXES)}, not {output}")
     folder = output.parent
-    with whole(folder) as place:
+    with atomic_output(folder) as place:
         name = output.name.removeprefix("rank") if _is_rank(output) else f"_{output.name}"
         paths = {rank: place / f"rank{rank}{name}" for rank in range(count)}
         truth = write_job(job, paths)

@@ -6,6 +6,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jarvis.cli.atomic_output import atomic_output
 from jarvis.cli.options import (
     GPU_OPTIONS,
     MODEL_OPTIONS,
@@ -18,7 +19,6 @@ from jarvis.cli.options import (
     check_gpu,
 )
 from jarvis.cli.output import ExitCode, add_json, print_result, print_step, table_lines
-from jarvis.cli.whole import whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -162,7 +162,7 @@ def _written(tables: "dict[str, pl.DataFrame]", folder: Path) -> Iterator[Path]:
     """Write each table as CSV and yield its path."""
     from jarvis.reports.csv import write_csvs
 
-    with whole(folder) as place:
+    with atomic_output(folder) as place:
         written = write_csvs(tables, place)
     yield from (folder / path.name for path in written)
 

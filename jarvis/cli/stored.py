@@ -7,9 +7,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jarvis.cli.atomic_output import atomic_output
 from jarvis.cli.options import Commands, add_run, complete_stored, completed_by, run_directory
 from jarvis.cli.output import ExitCode, add_json, add_yes, is_confirmed, note, print_result, warn
-from jarvis.cli.whole import whole
 from jarvis.core.labels import RunLabels
 from jarvis.core.workspace import archive_name
 from jarvis.text.format import byte_size
@@ -204,7 +204,7 @@ def _save(arguments: argparse.Namespace) -> int:
 
     root = run_directory(arguments.directory)
     out = arguments.output or Path(archive_name(read_manifest(root).analysis_id))
-    with whole(out) as place:
+    with atomic_output(out) as place:
         contents = save_archive(root, place)
         size_bytes = place.stat().st_size
     result = {

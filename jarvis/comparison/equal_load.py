@@ -18,7 +18,11 @@ _LOAD = (C.ctx_tokens, C.gen_tokens, C.kv_tokens)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Steps of one run and phase: mean time of those with a partner, means of all."""
+    """Inference steps of one phase of a run.
+
+    ``matched_ms`` is the mean time of the steps with a partner of equal load; ``step_ms``,
+    ``tokens`` and ``kv_tokens`` are means of all steps.
+    """
 
     steps: int
     matched_ms: float | None
@@ -28,12 +32,12 @@ class Load:
 
     @property
     def token_us(self) -> float | None:
-        """Return the time per token."""
+        """Return the time per token in µs; None without tokens."""
         return 1e3 * self.step_ms / self.tokens if self.tokens else None
 
     @property
     def kv_token_us(self) -> float | None:
-        """Return the time per KV token."""
+        """Return the time per token of the KV cache in µs; None without any."""
         return 1e3 * self.step_ms / self.kv_tokens if self.kv_tokens else None
 
 
@@ -54,7 +58,7 @@ class EqualLoad:
         return 100 * (self.target.matched_ms / self.reference.matched_ms - 1)
 
     def sentence(self) -> str:
-        """Return the comparison in words; only equal load gives a verdict."""
+        """Return the comparison as text; without steps of equal load it has no verdict."""
         change, (now, then) = self.change_pct, (self.target, self.reference)
         if change is None:
             return (
@@ -90,13 +94,13 @@ def equal_load(target: pl.DataFrame, reference: pl.DataFrame) -> Iterator[EqualL
 
 
 def _known(steps: pl.DataFrame) -> pl.DataFrame:
-    """Return the whole steps with their tokens."""
+    """Return the steps that the recording does not cut and whose tokens are known."""
     is_whole = pl.col(C.part).is_null() & ~pl.col(C.is_cut) & (pl.col(C.step_time_ms) > 0)
     return steps.filter(is_whole).drop_nulls([C.phase, *_LOAD])
 
 
 def _pairs(now: NDArray[np.float64], then: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Return the steps of equal load: for each, the nearest one that has no partner yet."""
+    """Return pairs of row numbers: each step with the nearest free one of equal load."""
     is_free = np.ones(len(then), dtype=bool)
     pairs = []
     for at, load in enumerate(now):

@@ -63,7 +63,7 @@ class Rule:
         return cls(text.strip(), match["metric"], match["sign"], threshold, match["unit"])
 
     def applied(self, times: Times, *, is_per_step: bool = False) -> "RuleResult":
-        """Apply the rule to ``metrics`` of a comparison; raise RuleError for an unknown metric."""
+        """Apply the rule to the result of ``metrics``; raise RuleError for an unknown metric."""
         if self.metric not in times:
             raise RuleError(self.text, f"there is no metric {self.metric!r}; {_known(times)}")
         reference_ms, target_ms = times[self.metric]
@@ -110,8 +110,7 @@ def _percent(change: float, reference_ms: float) -> float:
 
 
 def metrics(comparison: Comparison) -> Times:
-    """Return the metrics of a comparison, per step if steps are marked; missing work takes no
-    time."""
+    """Return the metrics of a comparison, per step if it ``has_steps``; missing work takes 0 ms."""
     columns = (C.reference_ms, C.target_ms)
     parts = {
         kind: (before or 0.0, after or 0.0)
@@ -124,14 +123,9 @@ def metrics(comparison: Comparison) -> Times:
     }
     times = {**gpu, **parts, **categories, **_operators(comparison)}
     steps = 1 if comparison.is_per_step else comparison.target.steps or 1
-    if steps == 1 or not is_per_step(comparison):
+    if steps == 1 or not comparison.has_steps:
         return times
     return {name: (before / steps, after / steps) for name, (before, after) in times.items()}
-
-
-def is_per_step(comparison: Comparison) -> bool:
-    """Return whether the metrics are per step: steps are marked on both sides."""
-    return comparison.has_steps
 
 
 def _operators(comparison: Comparison) -> Times:

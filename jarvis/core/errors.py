@@ -130,7 +130,7 @@ class ModelConfigError(JarvisError):
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"The model configuration cannot be used: {reason}. Give the config.json of a "
-            "transformer as Hugging Face has it."
+            "transformer in the format of Hugging Face."
         )
 
 

@@ -84,8 +84,8 @@ class UnpackingLimits:
 class Unpacked(io.RawIOBase):
     """The unpacked bytes of a file; reading beyond the limits raises TooLargeError."""
 
-    def __init__(self, text: Readable, packed_bytes: int) -> None:
-        self._text = text
+    def __init__(self, source: Readable, packed_bytes: int) -> None:
+        self._source = source
         self._packed_bytes = packed_bytes
         self._read_bytes = 0
         self._limits = UnpackingLimits.from_environment()
@@ -94,15 +94,15 @@ class Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        count = self._text.readinto(buffer) or 0
+        count = self._source.readinto(buffer) or 0
         self._read_bytes += count
         self._limits.check(self._read_bytes, self._packed_bytes)
         return count
 
 
-def pieces(text: Unpacked) -> Iterator[bytes]:
-    """Yield the text in chunks of at most 1 MiB; a single read would allocate the whole limit."""
-    while chunk := text.read(1 << 20):
+def chunks(unpacked: Unpacked) -> Iterator[bytes]:
+    """Yield chunks of at most 1 MiB; a single read would allocate the whole limit."""
+    while chunk := unpacked.read(1 << 20):
         yield chunk
 
 

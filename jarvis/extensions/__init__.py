@@ -22,7 +22,7 @@ from jarvis.core.errors import ExtensionFileError, RegistrationError
 from jarvis.core.extension_log import Log, reason_of
 from jarvis.extensions.guard import sandboxed_analysis, sandboxed_registry
 from jarvis.perf_models import BUILTIN, Registry
-from jarvis.tracelens.extension_files import HOOKS, adopt
+from jarvis.tracelens.extension_files import HOOKS, register_hooks
 
 ENTRY_POINT_GROUP = "jarvis.perf_models"
 """Entry point group of packages that define ``register(registry)``."""
@@ -118,14 +118,16 @@ def _models_in(content: Mapping[str, Any], source: str, log: Log) -> Registry:
     registry = Registry()
     if REGISTER in content:
         _run(content[REGISTER], registry, source, log)
-    adopt(content, registry, source, log)
+    register_hooks(content, registry, source, log)
     return registry
 
 
 def _of_packages() -> Analyses:
     """Return all analyses, those of packages wrapped."""
     registry = load_registry()
-    added = {key: sandboxed_analysis(registry.analyses[key], key, key) for key in registry.cards}
+    added = {
+        key: sandboxed_analysis(registry.analyses[key], key, key) for key in registry.manifests
+    }
     return replace(registry, analyses={**registry.analyses, **added})
 
 

@@ -1,4 +1,4 @@
-"""Errors of code from extensions: what they raise or return must not end a report."""
+"""Run functions of extensions so that their errors and invalid results do not end a report."""
 
 import math
 from ast import literal_eval
@@ -38,11 +38,11 @@ def sandboxed_analysis(analysis: Analysis, key: str, source: str) -> Analysis:
     """
     return replace(
         analysis,
-        checks=tuple(_check(check, key, source) for check in analysis.checks),
-        specific=tuple(_check(check, key, source) for check in analysis.specific),
-        classify=analysis.classify and _classify(analysis.classify, source),
-        measure=analysis.measure and _measure(analysis.measure, source),
-        prepare=analysis.prepare and _measure(analysis.prepare, source),
+        checks=tuple(_sandboxed_check(check, key, source) for check in analysis.checks),
+        specific=tuple(_sandboxed_check(check, key, source) for check in analysis.specific),
+        classify=analysis.classify and _sandboxed_classify(analysis.classify, source),
+        measure=analysis.measure and _sandboxed_measure(analysis.measure, source),
+        prepare=analysis.prepare and _sandboxed_measure(analysis.prepare, source),
     )
 
 
@@ -53,16 +53,15 @@ def _called(call: Callable[..., Any], source: str, *arguments: object) -> Any:
         raise ExtensionFaultError(reason_of(error, source)) from error
 
 
-def _check(check: Check, key: str, source: str) -> Check:
+def _sandboxed_check(check: Check, key: str, source: str) -> Check:
     @wraps(check)
     def sandboxed_check(data: CategoryData) -> Iterator[Finding]:
         findings = _called(lambda: list(check(data)), source)
         uids = set(data.operations[C.uid])
         for finding in findings:
             _called(_check_finding, source, finding, key, uids)
-        yield from map(
-            with_literal_messages, findings
-        )  # pages without the extension render them too
+        # Stored runs are also rendered without the extension, which has the message templates.
+        yield from map(with_literal_messages, findings)
 
     return sandboxed_check
 
@@ -71,7 +70,7 @@ def _check_finding(finding: object, key: str, uids: set[int]) -> None:
     """Raise TypeError or ValueError if pages and reports cannot render a finding."""
     if not isinstance(finding, Finding):
         raise TypeError(f"a check yielded {type(finding).__name__}, not a Finding")
-    finding.model_dump_json()  # a text that cannot be encoded
+    finding.model_dump_json()  # raises for text that cannot be encoded
     if finding.category != key:
         raise ValueError(
             f"the finding {to_text(finding.title)!r} has the category {finding.category!r} "
@@ -84,12 +83,12 @@ def _check_finding(finding: object, key: str, uids: set[int]) -> None:
         )
 
 
-def _classify(classify: Classify, source: str) -> Classify:
+def _sandboxed_classify(classify: Classify, source: str) -> Classify:
     @wraps(classify)
     def sandboxed_classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         found = _called(classify, source, rows, compute_units)
-        fitting: pl.DataFrame = _called(_with_new_columns, source, rows, found)
-        return fitting
+        classified: pl.DataFrame = _called(_with_new_columns, source, rows, found)
+        return classified
 
     return sandboxed_classify
 
@@ -98,7 +97,7 @@ def _with_new_columns(rows: pl.DataFrame, found: object) -> pl.DataFrame:
     """Return ``rows`` with the new columns of ``found``."""
     if not isinstance(found, pl.DataFrame):
         raise TypeError(f"classify returned {type(found).__name__}, not a DataFrame")
-    if C.uid not in found.columns or not rows[C.uid].equals(found["uid"]):
+    if C.uid not in found.columns or not rows[C.uid].equals(found[C.uid]):
         raise ValueError("classify did not return its input rows in their order")
     new = found.select(pl.exclude(rows.columns))
     for column in new.iter_columns():
@@ -107,12 +106,12 @@ def _with_new_columns(rows: pl.DataFrame, found: object) -> pl.DataFrame:
     return rows.hstack(new.get_columns())
 
 
-def _measure(measure: Measure, source: str) -> Measure:
+def _sandboxed_measure(measure: Measure, source: str) -> Measure:
     @wraps(measure)
     def sandboxed_measure(data: CategoryData) -> dict[str, JsonValue]:
         found = _called(measure, source, data)
-        read: dict[str, JsonValue] = _called(_as_json, source, found)
-        return read
+        measured: dict[str, JsonValue] = _called(_as_json, source, found)
+        return measured
 
     return sandboxed_measure
 
@@ -145,7 +144,7 @@ def sandboxed_registry(registry: Registry, source: str, log: Log) -> Registry:
 
 
 def _sandboxed_formula(formula: Formula, kind: str, source: str, log: Log) -> Formula:
-    def price(op: OpSignature) -> OpCost:
+    def cost(op: OpSignature) -> OpCost:
         try:
             return _checked(formula(op))
         except NoModelForCallError:
@@ -155,7 +154,7 @@ def _sandboxed_formula(formula: Formula, kind: str, source: str, log: Log) -> Fo
             log.fault(f"{kind} of `{op.name}`", reason)
             raise UnexpectedArgumentsError(reason) from error
 
-    return price
+    return cost
 
 
 def _checked(cost: object) -> OpCost:

@@ -87,7 +87,7 @@ def sgd(op: OpSignature) -> OpCost:
     return _step(op, flops, values, grad_scale=10)
 
 
-def _lists(op: OpSignature) -> int:
+def _list_count(op: OpSignature) -> int:
     """Return the number of tensor lists among the arguments."""
     return sum(is_tensor_list(op, index) for index in range(len(op.input_types)))
 
@@ -115,7 +115,7 @@ def foreach(op: OpSignature) -> OpCost:
     FLOPs of the function for each of the n elements; bytes of every list read, n written.
     """
     flops = element_flops(op.name.removeprefix(_PREFIX))
-    return _over_lists(op, flops, (_lists(op) + 1) * list_numel(op, 0))
+    return _over_lists(op, flops, (_list_count(op) + 1) * list_numel(op, 0))
 
 
 @perf_model(f"{_PREFIX}zero_", needs_kernels=True)

@@ -154,7 +154,7 @@ def _run(
             PerfModelFailure(**row) for row in tables["perf_model_failures"].iter_rows(named=True)
         ),
         load_failures=dict(source.extensions.analyses.failures),
-        added_analyses=tuple(source.extensions.analyses.cards.values()),
+        added_analyses=tuple(source.extensions.analyses.manifests.values()),
         extension_notes=source.extensions.notes,
         extension_failures=source.extensions.failures,
         sheets=source.sheets,

@@ -48,7 +48,7 @@ MIN_RANKS = 2
 IN_WORKBOOK = ("ranks", "communicators", "instances", "clocks", "rank_steps", "lateness_causes")
 """Tables that the workbook has besides TraceLens's sheets."""
 
-OTHER_JOB = "It is of another job or recording, of which no other rank is given."
+OTHER_JOB = "It belongs to another job or recording, of which no other rank is given."
 """Why a file is not joined that no other belongs to."""
 
 OnSplit = Callable[[Sequence[Sequence[str]]], bool]

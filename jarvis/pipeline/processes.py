@@ -31,8 +31,8 @@ def outcomes(
 ) -> Iterator[Result | Failure]:
     """Yield the result of each argument, in order, or why there is none.
 
-    A process that dies costs only its own argument: those that it took along are tried again,
-    each in a process of its own.
+    If a process dies, the arguments without a result are retried, each in a process of its own;
+    only those whose own process dies fail.
 
     Args:
         function: A function of a module, so that other processes can import it.
@@ -58,13 +58,13 @@ def _protected(function: Callable[[Argument], Result], argument: Argument) -> Re
         return function(argument)
     except (JarvisError, OSError) as error:
         return Failure(str(error))
-    except Exception as error:  # noqa: BLE001 - one argument must not take the others with it
+    except Exception as error:  # noqa: BLE001 - the other arguments must not fail with it
         return Failure(f"{type(error).__name__}: {error}")
 
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield processes that share the cores."""
+    """Yield a pool of processes that divide the cores among their Polars threads."""
     before = os.environ.get(_THREADS)
     if before is None:
         os.environ[_THREADS] = str(max(1, (os.cpu_count() or 1) // workers))

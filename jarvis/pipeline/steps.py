@@ -45,7 +45,7 @@ class Step:
 Progress = Callable[[Step], None]
 """Progress callback. An exception aborts the run; partial output is removed."""
 
-READING_EVERY_S = 0.2
+READING_INTERVAL_S = 0.2
 """Minimum interval of the messages to another process while a trace is read."""
 
 

@@ -18,8 +18,8 @@ from jarvis.core.unpacking import (
     TooLargeError,
     Unpacked,
     UnpackingLimits,
+    chunks,
     open_archive,
-    pieces,
     unpacked_member,
 )
 from jarvis.core.workspace import TRUTH_NAME, safe_name
@@ -104,7 +104,7 @@ def unpack(path: Path, folder: Path) -> list[Path]:
             place = _place(folder, name, len(found))
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("xb") as file, text() as unpacked:
-                for piece in pieces(unpacked):
+                for piece in chunks(unpacked):
                     total_bytes += len(piece)
                     limits.check(total_bytes, size)
                     file.write(piece)

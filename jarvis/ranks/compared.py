@@ -1,4 +1,4 @@
-"""Two distributed runs beside each other: their medians, and each rank where both have as many."""
+"""Compare two distributed runs: medians of ranks, and each rank if both have as many."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class OtherBasisError(JarvisError):
 
 
 @dataclass(frozen=True)
-class RanksCompared:
+class RankComparison:
     """How the target differs from the reference.
 
     ``medians`` are those of the ranks: ``measure, reference_ms, target_ms, change_ms``. ``places``
@@ -57,7 +57,7 @@ class RanksCompared:
     notes: tuple[str, ...]
 
 
-def compared_ranks(target: DistributedRun, reference: DistributedRun) -> RanksCompared:
+def compare_ranks(target: DistributedRun, reference: DistributedRun) -> RankComparison:
     """Return how a distributed run differs from another one.
 
     Raises:
@@ -69,7 +69,7 @@ def compared_ranks(target: DistributedRun, reference: DistributedRun) -> RanksCo
     before, after = (_measures(side.tables) for side in sides)
     both = before.join(after, on=[C.rank, MEASURE], suffix="_target", maintain_order="left")
     is_same_world = reference.manifest.world_size.value == target.manifest.world_size.value
-    return RanksCompared(
+    return RankComparison(
         _changes(_medians(before).hstack(_medians(after).select(pl.col("ms").alias("ms_target")))),
         _of_places(*(_with_places(_measures(side.tables), side.tables) for side in sides)),
         _changes(both if is_same_world else both.clear()),

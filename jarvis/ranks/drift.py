@@ -6,7 +6,7 @@ from jarvis.ranks.ends import Ends, Floats
 
 MIN_WINDOW_NS, MIN_INSTANCES = 1e9, 30
 MAX_PPM = 200.0
-LEAST_GAIN = 0.2
+MIN_GAIN = 0.2
 """Part by which the disagreement of ends has to fall."""
 
 _PAIRS = 2_000
@@ -41,7 +41,7 @@ def _clear_slope(times: Floats, values: Floats) -> float:
     slope = _slope(times, values)
     before = _spread(values)
     after = _spread(values - slope * times)
-    is_clear = abs(slope) * 1e6 <= MAX_PPM and after <= (1 - LEAST_GAIN) * before
+    is_clear = abs(slope) * 1e6 <= MAX_PPM and after <= (1 - MIN_GAIN) * before
     return slope if is_clear and before > 0 else 0.0
 
 

@@ -18,7 +18,6 @@ MAX_DEPTH = 4
 MAX_RANKS_VARIABLE = "JARVIS_MAX_RANKS"
 DEFAULT_MAX_RANKS = 4096
 
-
 _BRACES = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}")
 
 
@@ -104,16 +103,16 @@ def _below(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def of_folder(folder: Path, world_size: int) -> list[Path]:
+def files_of_folder(folder: Path, world_size: int) -> list[Path]:
     """Return ``rank<i>_trace.json`` of each rank.
 
     Raises:
         MissingRankError: A rank has no file.
     """
-    return of_pattern(str(folder / "rank*_trace.json"), world_size)
+    return files_of_pattern(str(folder / "rank*_trace.json"), world_size)
 
 
-def of_pattern(pattern: str, world_size: int) -> list[Path]:
+def files_of_pattern(pattern: str, world_size: int) -> list[Path]:
     """Return the files of a pattern whose one ``*`` is the rank.
 
     Raises:
@@ -145,9 +144,9 @@ def ranks_of_pattern(pattern: str) -> dict[Path, int]:
     return dict(sorted(ranks.items(), key=lambda item: item[1]))
 
 
-def expanded(address: str) -> list[str]:
-    """Return the addresses that one with a range of integers in braces means, such as
-    ``rank{0..63}.json``; the digits of the first number are the least of all.
+def expand_braces(address: str) -> list[str]:
+    """Return the addresses of one with a range of integers in braces, such as
+    ``rank{0..63}.json``; numbers are padded with zeros to the width of the first.
 
     Raises:
         TooManyFilesError: There are more than ``max_ranks``.
@@ -167,7 +166,9 @@ def _check_pattern(pattern: str) -> None:
         raise JarvisError(f"{pattern} needs exactly one *, in the place of the rank.")
 
 
-def of_glob(pattern: str, world_size: int, rank_regex: str = DEFAULT_RANK_REGEX) -> list[Path]:
+def files_of_glob(
+    pattern: str, world_size: int, rank_regex: str = DEFAULT_RANK_REGEX
+) -> list[Path]:
     """Return the first file of each rank among those that a pattern matches.
 
     Raises:

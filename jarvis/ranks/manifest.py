@@ -123,7 +123,7 @@ class DistributedManifest(_Frozen):
 def superseded_text(manifest: DistributedManifest, newer: DistributedManifest) -> str:
     """Return the sentence about a run that joins more ranks."""
     ranks, more = len(manifest.usable), len(newer.usable)
-    return f"{ranks:,} of {manifest.world_size.value:,} ranks; a version with {more:,} is there."
+    return f"{ranks:,} of {manifest.world_size.value:,} ranks; a version with {more:,} is stored."
 
 
 def distributed_id(members: Iterable[tuple[int, str]], world_size: int) -> str:

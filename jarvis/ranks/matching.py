@@ -19,7 +19,7 @@ from jarvis.schemas.names import C
 
 Int64s = NDArray[np.int64]
 
-LEAST_MATCHED = 0.8
+MIN_MATCHED_SHARE = 0.8
 """Part of the kernels of a rank that has to fit those of the others."""
 
 SAME_SIZE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "barrier")
@@ -213,7 +213,7 @@ def _places(
     for rank in np.flatnonzero(~by_lag & ~by_place):
         own = slice(starts[rank], starts[rank] + counts[rank])
         slots = aligned(signatures[own], expected, ends_ns[own], expected_ends_ns)
-        is_enough = (slots >= 0).mean() >= LEAST_MATCHED
+        is_enough = (slots >= 0).mean() >= MIN_MATCHED_SHARE
         reason = Reason.EXTRA if is_enough else Reason.SIGNATURE
         places[own] = np.where((slots >= 0) & is_enough, slots, _slot(reason))
     return places, is_by_place

@@ -28,10 +28,9 @@ MESSAGES = MessageTable(
         "late.cause": "{state} {extra_ms}",
         "late.less": "but {less_ms} less in all else",
         "late.less_in": "but {less_ms} less in all else, most in {state}",
-        "late.action.one_step": "Record more steps first: what this rank takes longer in is known "
-        "of one step only, and can be chance.",
-        "late.action.no_step": "Record more steps: what this rank takes longer in is not known of "
-        "these.",
+        "late.action.one_step": "Record more steps first: the cause is known for one step only and "
+        "can be chance.",
+        "late.action.no_step": "Record more steps: the cause is not known for these.",
         "late.action.data_loading": "Speed up its data loading: more workers, prefetching, pinned "
         "memory, or faster storage for this rank.",
         "late.action.synchronization": "Find what its host waits for, and remove waits that only "
@@ -56,7 +55,8 @@ MESSAGES = MessageTable(
         "jitter.waited": "In {steps:count step}, the others wait longest for "
         "{late_ranks:count different rank}, for none of them in most steps. Without its waiting, "
         "the slowest rank of a step takes {excess_ms} ({excess_pct} of the step) longer than the "
-        "median rank, on average; the step gains less, as not all of that is waited for.{causes}",
+        "median rank, on average; the step gains less, as others do not wait for all of it."
+        "{causes}",
         "jitter.causes": " Per step, the late ranks take longer than the others: "
         "{parts:joined , }.",
         "jitter.longer": " Where all ranks can be compared ({known:count step}), the late "

@@ -1,8 +1,8 @@
-"""What the process groups of a job are for, and the place of each rank in them.
+"""Roles of the process groups of a job, and the place of each rank in them.
 
-The description of a group decides, if it says it. Else there has to be a sign: sends and receives
-along a chain of ranks (pipeline), tokens that are sent to experts, messages that are the same
-forward and backward (tensors), or gradients. Without a sign the role is not known.
+If the description of a group names one role, that is it. Otherwise the communication decides: sends
+and receives along a chain of ranks (pipeline), tokens sent to experts, equal messages in the
+forward and backward pass (tensors), or gradients. If nothing of this is found, the role is unknown.
 """
 
 import re
@@ -31,10 +31,10 @@ PLACES = (Role.DATA, Role.TENSOR, Role.PIPELINE, Role.EXPERT)
 """Roles in which the place of a rank is a column of `ranks`."""
 
 MIN_GRADIENT_BYTES = 1 << 20
-"""What a communicator sums in a step has to be at least so much to be gradients."""
+"""Minimum bytes that a communicator sums in a step to be gradients."""
 
-MIN_SAME = 4
-"""Messages of one size that a rank without a backward pass sums in a step at least to be those of
+MIN_EQUAL_MESSAGES = 4
+"""Minimum messages of one size that a rank without a backward pass sums in a step to be those of
 layers."""
 
 _WORDS = {
@@ -65,7 +65,8 @@ def with_roles(
     """
     signs = _signs(events, is_training=_is_training(members))
     roles = [
-        described(description) or _of_signs(ranks, size, signs.get(comm_id, set()), gpus_per_node)
+        role_in_description(description)
+        or _of_signs(ranks, size, signs.get(comm_id, set()), gpus_per_node)
         for comm_id, description, ranks, size in communicators.select(
             C.comm_id, C.description, "members", C.size
         ).iter_rows()
@@ -95,7 +96,7 @@ def stages_of(communicators: pl.DataFrame) -> dict[int, int]:
     return dict(places(communicators, ranks).select(C.rank, C.pp).iter_rows())
 
 
-def described(description: str | None) -> Role | None:
+def role_in_description(description: str | None) -> Role | None:
     """Return the role that a description states; None if it states none, or several."""
     words = set(re.split(r"[^a-z]+", (description or "").lower()))
     stated = {role for role, names in _WORDS.items() if names & words}
@@ -116,7 +117,7 @@ def _is_training(members: Sequence[Member]) -> bool | None:
 
 
 def _signs(events: Events, *, is_training: bool | None) -> dict[str, set[Role]]:
-    """Return what the events of each communicator are signs of."""
+    """Return the roles that the events of each communicator indicate, by its id."""
     signs: dict[str, set[Role]] = {}
     for comm_id, kinds, sources, targets in (
         events.calls.group_by(C.comm_id)
@@ -134,14 +135,18 @@ def _signs(events: Events, *, is_training: bool | None) -> dict[str, set[Role]]:
             signs[comm_id].add(Role.TENSOR)
         elif is_training and same_share == 0 and step_bytes >= MIN_GRADIENT_BYTES:
             signs[comm_id].add(Role.DATA)
-        elif is_training is False and most_same >= MIN_SAME:
+        elif is_training is False and most_same >= MIN_EQUAL_MESSAGES:
             signs[comm_id].add(Role.TENSOR)
     return signs
 
 
 def _sums(events: Events) -> pl.DataFrame:
-    """Return, of the sums of each communicator, the part whose size is sent from several threads of
-    a rank, thus forward and backward, the bytes of a step, and the most of one size in a step."""
+    """Return ``comm_id, same_share, bytes, most`` of the sums of each communicator.
+
+    ``same_share`` is the share of messages with a size that several threads of a rank send, thus
+    the forward and the backward pass; ``bytes`` are those of a step, ``most`` the number of
+    messages of the most frequent size in a step, both medians.
+    """
     message = [C.comm_id, C.rank, C.step, C.kind, C.in_bytes]
     return (
         events.kernels.group_by(CALL, C.step)
@@ -170,7 +175,7 @@ def _sums(events: Events) -> pl.DataFrame:
 def _of_signs(
     ranks: Sequence[int], size: int, signs: set[Role], gpus_per_node: int | None
 ) -> Role | None:
-    """Return the one role of the signs; tensors are divided over neighbors in a node."""
+    """Return the role if there is one; tensors are divided only over neighbors in a node."""
     is_near = _stride(ranks) == 1 and (gpus_per_node is None or size <= gpus_per_node)
     found = signs - (set() if is_near else {Role.TENSOR})
     return found.pop() if len(found) == 1 else None

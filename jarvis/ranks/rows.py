@@ -12,7 +12,7 @@ ROW = "row"
 """Column with the label of a row: its rank, or its ranks."""
 
 MAX_ROWS = 128
-_LEAST_BLOCK = 8
+_MIN_BLOCK = 8
 _RANGES = re.compile(r"\s*\d+(?:\s*-\s*\d+)?\s*(?:,\s*\d+(?:\s*-\s*\d+)?\s*)*")
 
 
@@ -39,7 +39,7 @@ def rank_rows(ranks: pl.DataFrame) -> pl.DataFrame:
         return ranks.select(C.rank, rank.cast(pl.String).alias(ROW))
     block = pl.col(C.host)
     if ranks[C.host].null_count() or not 1 < ranks[C.host].n_unique() <= MAX_ROWS:
-        size = _LEAST_BLOCK
+        size = _MIN_BLOCK
         while ranks.select((rank // size).n_unique()).item() > MAX_ROWS:
             size *= 2
         block = rank // size

@@ -9,7 +9,7 @@ from typing import Any
 from jarvis.core.dtypes import find_dtype
 from jarvis.core.errors import ReplayError
 from jarvis.core.literals import parse_literal
-from jarvis.recorded_calls.fills import bound_indices, fill, list_dtype
+from jarvis.recorded_calls.initial_values import bound_indices, initial_value, list_dtype
 from jarvis.recorded_calls.schema import (
     NAMESPACE,
     NO_FIT,
@@ -201,7 +201,7 @@ def _config(
         "shape": shape,
         "dtype": dtype,
         "strides": strides,
-        **fill(operator, argument, dtype),
+        **initial_value(operator, argument, dtype),
     }
 
 

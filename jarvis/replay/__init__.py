@@ -1,7 +1,7 @@
 """Replay packages for kernel teams: the recorded calls of an operator, ready to be timed
 elsewhere."""
 
-from jarvis.replay.offers import ReplayCandidate, Selection, offers, select
+from jarvis.replay.candidates import ReplayCandidate, Selection, replay_candidates, select
 from jarvis.replay.package import (
     Package,
     Refusal,
@@ -17,7 +17,7 @@ __all__ = [
     "ReplayCandidate",
     "Selection",
     "automatic_operators",
-    "offers",
+    "replay_candidates",
     "select",
     "tensors_of",
     "write_package",

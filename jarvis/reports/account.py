@@ -151,7 +151,7 @@ def throughput(account: StepAccount) -> str:
     """Return the tokens per second of step time, or why they are not known."""
     if account.tokens_per_s is None:
         return "Tokens or samples per second are not known, as no annotation counts them"
-    return f"{decimal(account.tokens_per_s)} tokens per second, as the engine's annotations count"
+    return f"{decimal(account.tokens_per_s)} tokens per second, counted by the engine's annotations"
 
 
 def rates(run: Run, account: StepAccount) -> str:

@@ -75,8 +75,8 @@ BASIS = (
     "{order}{words}{target}{stacks}{recomputed} Savings of the same time do not add up. Action A "
     "may change the model; action B does not change its code."
 )
-TARGET = " Operations that are modeled have a target of {target} of the roofline{usual}."
-USUAL = ", or the usual one that a finding names"
+TARGET = " Operations with a perf model have a target of {target} of the roofline{usual}."
+USUAL = ", or the usual efficiency that a finding states"
 WORDS = " Priorities also weigh efficiency, and whether a trace of one rank only bounds a saving."
 RECOMPUTED = " Activation checkpointing computes {time} of kernels again in the backward pass."
 STACKS = " Recording Python stacks lengthened the host's part of the recording."

@@ -109,7 +109,7 @@ def alone_note(found: list[Saving]) -> str:
     single = _note(
         [saving for saving in differing if saving.findings == 1],
         ("saves", "save"),
-        "a different time alone, as the table shows: the findings above already change part of it.",
+        "a different time alone (see the table): findings above already change part of it.",
     )
     more = (
         f"The {saving.label} would save {milliseconds(saving.alone_ms or 0.0)} if their savings "

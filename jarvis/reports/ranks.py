@@ -47,7 +47,7 @@ def _container(part: Finding, findings: Sequence[Finding]) -> int | None:
 
 def part_of(number: int) -> str:
     """Return the note on a finding that another one contains."""
-    return f"Part of P{number}: what it saves is of the same time."
+    return f"Part of P{number}: it saves the same time."
 
 
 def ranks_report(manifest: DistributedManifest, result: AnalysisResult, tables: Tables) -> str:
@@ -67,7 +67,8 @@ def ranks_report(manifest: DistributedManifest, result: AnalysisResult, tables: 
         "## Ranks",
         _table(ranks_per_step(tables)),
         f"Times are {basis(tables)}. Waiting of others adds up over the ranks; a step gains far "
-        "less. Step saved: what the median step would be shorter if the rank were as the median.",
+        "less. Step saved: by how much the median step would be shorter if the rank were as fast "
+        "as the median.",
     ]
     return "\n\n".join(parts) + "\n"
 

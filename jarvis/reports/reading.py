@@ -15,7 +15,7 @@ from fastexcel import DTypeMap
 
 from jarvis.core.errors import UnreadableReportError
 from jarvis.core.staging import file_sha256
-from jarvis.core.unpacking import TooLargeError, open_archive, pieces, unpacked_member
+from jarvis.core.unpacking import TooLargeError, chunks, open_archive, unpacked_member
 from jarvis.reports.workbook_bounds import MAX_UNPACKED_BYTES, check_workbook
 from jarvis.schemas import columns
 from jarvis.text.csv_files import unguarded_columns
@@ -123,7 +123,7 @@ def _zipped(path: Path) -> Iterator[tuple[str, bytes]]:
         entries = [entry for entry in archive.infolist() if _is_sheet(entry.filename)]
         for entry in sorted(entries, key=lambda e: e.filename):
             content = io.BytesIO()
-            for piece in pieces(unpacked_member(archive, entry, path.stat().st_size)):
+            for piece in chunks(unpacked_member(archive, entry, path.stat().st_size)):
                 left -= len(piece)
                 if left < 0:
                     raise TooLargeError("its CSV files are too large in total")

@@ -7,7 +7,7 @@ completely: a few KB can require hundreds of GB. This check streams the parts.
 import re
 from pathlib import Path
 
-from jarvis.core.unpacking import TooLargeError, open_archive, pieces, unpacked_member
+from jarvis.core.unpacking import TooLargeError, chunks, open_archive, unpacked_member
 
 MAX_UNPACKED_BYTES = 1 << 30
 """Maximum uncompressed size of a report, a workbook or a zip of CSV files: it is held in memory,
@@ -29,7 +29,7 @@ def check_workbook(path: Path, max_columns: int) -> None:
     with open_archive(path) as archive:
         for member in archive.infolist():
             extent = _Extent()
-            for piece in pieces(unpacked_member(archive, member, path.stat().st_size)):
+            for piece in chunks(unpacked_member(archive, member, path.stat().st_size)):
                 left -= len(piece)
                 if left < 0:
                     raise TooLargeError(f"it unpacks to more than {MAX_UNPACKED_BYTES >> 30} GB")

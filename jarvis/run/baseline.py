@@ -121,7 +121,7 @@ def _check(
     return TimeCheck(key, title, time_ms, middle_ms, noise_ms, limit_ms, is_slower)
 
 
-def unlike(run: Manifest, other: Manifest) -> str | None:
+def incomparable_reason(run: Manifest, other: Manifest) -> str | None:
     """Return why the times of two runs do not compare; None if they do.
 
     Model names and ranks count only if both runs have them.

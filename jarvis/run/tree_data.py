@@ -35,7 +35,7 @@ MAIN_ROWS = 5
 def main_call_paths(
     report: PerfReport, categories: Mapping[str, pl.DataFrame]
 ) -> dict[str, dict[int, CallPath]]:
-    """Parent chain and subtree of each category's main operations, by category and uid."""
+    """Return the callers and the subtree of each category's main operations, by key and uid."""
     uids = {key: main_uids(rows) for key, rows in categories.items()}
     found = report.call_paths([uid for wanted in uids.values() for uid in wanted])
     paths = {key: {u: found[u] for u in wanted if u in found} for key, wanted in uids.items()}
@@ -43,7 +43,7 @@ def main_call_paths(
 
 
 def main_uids(rows: pl.DataFrame) -> list[int]:
-    """The operations of a category (most time first) that are worth a call path."""
+    """Return the uids of a category's rows (most time first) that get a call path."""
     main = rows.filter(
         (pl.col(C.percent_of_category) > MAIN_SHARE_PCT) | pl.col(C.is_top_operation)
     )
@@ -52,7 +52,7 @@ def main_uids(rows: pl.DataFrame) -> list[int]:
 
 
 def tree_data(paths: Mapping[int, CallPath]) -> Iterator[bytes]:
-    """Yield the file's content in pieces."""
+    """Yield the content of the file in parts."""
     tables = _Tables()
     operations = {str(uid): row for uid, row in tables.operations(paths)}
     yield b"{"

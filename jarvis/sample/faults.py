@@ -40,9 +40,10 @@ class Faults:
     happens; in an ``is_even`` job all hosts take the same pauses. The others change
     what is recorded: ``clock_offset_us`` and ``clock_drift_ppm`` of the clock, ``has_own_base``
     gives each trace its own ``baseTimeNanoseconds``, ``skipped`` ranks have no trace, ``truncated``
-    ones half of it, ``duplicated`` ones two, ``steps_shift`` begins so many steps later,
-    ``dropped`` collectives are missing. Without ``has_metadata`` no trace states its rank, and no
-    collective what it moves; with ``has_seq`` collectives are numbered.
+    ones half of it, ``duplicated`` ones two, ``steps_shift`` is the number of steps by which the
+    recording starts later, ``dropped`` the number of collectives that are missing. Without
+    ``has_metadata`` no trace states its rank, and no collective its size; with ``has_seq``
+    collectives are numbered.
     """
 
     slow: tuple[Slow, ...] = ()

@@ -1,7 +1,7 @@
 """Operators limited by memory: elementwise, reductions, softmax, normalization, embedding.
 
 Each function records one forward operator with its launches, and passes its backward to
-``Session.node``. Shapes in comments: T tokens, H features.
+``Session.node``. Shapes: T tokens, H features, V entries of the vocabulary.
 """
 
 from typing import Any

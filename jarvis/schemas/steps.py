@@ -132,8 +132,8 @@ SIM_EDGES = (
         meaning="0 duration, 1 host order, 2 launch, 3 stream order, 4 event wait, "
         "5 synchronization, 6 launch queue, 7 begin, 8 end, 9 work without a recorded launch",
     ),
-    nanoseconds(C.w_ns, "Weight", "least time between the nodes"),
-    nanoseconds(C.nominal_ns, "Usual", "what is usual for its kind"),
+    nanoseconds(C.w_ns, "Weight", "minimum time between the nodes"),
+    nanoseconds(C.nominal_ns, "Usual", "usual time of edges of its kind"),
     flag(C.is_binding, "Binding", "the edge explains the recorded time best"),
     flag(C.is_inferred, "Inferred", "only nearness in time suggests the edge"),
 )
@@ -154,9 +154,9 @@ SIMULATION = {"sim_nodes": SIM_NODES, "sim_edges": SIM_EDGES, "sim_spans": SIM_S
 ABOUT_SIMULATION = {
     "sim_nodes": "The moments of the recording that step times are simulated from, in an order in "
     "which each comes after those that it waits for.",
-    "sim_edges": "What each moment waits for, and how long after it happens at least. The edge "
-    "that explains a moment best has the recorded distance, so that the unchanged replay is the "
-    "recording; the others have what is usual in the trace.",
+    "sim_edges": "What each moment waits for, and the minimum time after it. The edge that "
+    "explains a moment best has the recorded time, so that a replay without changes is the "
+    "recording; the others have the usual time of their kind in the trace.",
     "sim_spans": "Host time by its owner, for changes of host time: operators, annotations, Python "
     "frames of 0.1 ms or more, and calls with a cause of their own. At most 200,000, the longest.",
 }

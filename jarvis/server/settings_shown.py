@@ -21,14 +21,14 @@ HIDDEN = "***"
 NOT_SET = "not set"
 
 FURTHER_VARIABLES = (CONFIG_VARIABLE, TOKEN_VARIABLE)
-"""Variables with the prefix that are no settings: the config file, the token of `jarvis push`."""
+"""Variables with the prefix that are not settings: the config file, the token of `jarvis push`."""
 
 _PASSWORD = re.compile(r"(?P<head>://[^/?#@:\s]*):(?P<password>[^\s]*)@")
 _URL = re.compile(r"://\S+")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownSetting:
     """A setting for display.
 
     Attributes:
@@ -43,13 +43,13 @@ class Shown:
     meaning: str
 
 
-def shown_settings() -> list[Shown]:
+def shown_settings() -> list[ShownSetting]:
     """Return all current settings; raise SettingsError if any is not valid."""
     now = settings()
     file = os.environ.get(CONFIG_VARIABLE)
     in_file = tomllib.loads(Path(file).read_text(encoding="utf-8")) if file else {}
     return [
-        Shown(
+        ShownSetting(
             name,
             variable,
             _value(_of(now, name)),

@@ -10,7 +10,7 @@ from jarvis.schemas.names import C
 from jarvis.simulation.graph import What
 from jarvis.simulation.simulation import Simulation
 
-LEAST_LAUNCHES = 2
+MIN_LAUNCHES = 2
 
 
 def merged_launches(simulation: Simulation) -> tuple[MergeLaunches, ...]:
@@ -49,5 +49,5 @@ def _stretches(calls: Int64s, stretch: Int64s) -> list[MergeLaunches]:
     return [
         MergeLaunches(first=int(calls[start]), last=int(calls[start + size - 1]))
         for start, size in zip(first, count, strict=True)
-        if size >= LEAST_LAUNCHES
+        if size >= MIN_LAUNCHES
     ]

@@ -19,8 +19,8 @@ HOOKS = (MODELS, CATEGORIES, *_IGNORED, _WITHOUT_EFFECT)
 """Names that TraceLens reads from an extension file."""
 
 
-def adopt(content: Mapping[str, Any], registry: Registry, source: str, log: Log) -> None:
-    """Register the hooks of a module; what cannot be used is recorded in ``log``.
+def register_hooks(content: Mapping[str, Any], registry: Registry, source: str, log: Log) -> None:
+    """Register the models and categories of a module; record unusable entries in ``log``.
 
     Args:
         content: Names of the module.

@@ -73,7 +73,7 @@ def ranks_are_contiguous(run: RunFiles) -> Iterator[Problem]:
     yield from _ranks(file, "rank of the top operations", operations, "rank")
     times = [operation["time_ms"] for operation in operations]
     if times != sorted(times, reverse=True):
-        yield Problem(file, f"The top operations take {times} ms; falling times expected.")
+        yield Problem(file, f"The top operations take {times} ms; descending times expected.")
 
 
 def priorities_are_sorted_and_add_up(run: RunFiles) -> Iterator[Problem]:

@@ -364,6 +364,6 @@ def test_a_function_with_several_chains_is_counted_by_its_calls(tmp_path: Path) 
     (tmp_path / "two").mkdir()
     issue = rotations(2, tmp_path / "two").issue
     assert "`apply_rotary` runs 2 times, and 3 kernels in a row" in issue
-    assert "run 4 times in these: together" in issue
+    assert "run 4 times within it: together" in issue
     (tmp_path / "one").mkdir()
     assert "`apply_rotary` runs 2 times as 3 kernels" in rotations(1, tmp_path / "one").issue

@@ -7,7 +7,7 @@ import zipfile
 import pytest
 from playwright.sync_api import Browser
 
-from jarvis.replay import offers
+from jarvis.replay import replay_candidates
 from jarvis.run import Run
 from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.submission import Submission, submit
@@ -18,7 +18,7 @@ def test_a_selection_is_downloaded_as_one_package(browser: Browser, server: Serv
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(server.home))
         entry = submit(Submission(sample_trace(), model_name="Sample model"))
-    first, second = offers(Run.load(entry.root))[:2]
+    first, second = replay_candidates(Run.load(entry.root))[:2]
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(f"{server.url}/replay?analysis={entry.id}&replay_ops={second.uids[0]}")
     settled(page)

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from jarvis.comparison import compare
-from jarvis.comparison.rules import Rule, is_per_step, metrics
+from jarvis.comparison.rules import Rule, metrics
 from jarvis.savings import per_step, whole_ms
 from tests.analyses.rows import totals as some_totals
 from tests.builders import TraceBuilder, trace
@@ -63,13 +63,13 @@ def test_the_gate_on_gpu_time_is_per_step() -> None:
     more, as_many = (compare(side(steps(n), FAST), side(steps(2), FAST)) for n in (4, 2))
     rule = Rule.parse("computation_time > 0.5 ms")
     for found in (more, as_many):
-        assert is_per_step(found)
+        assert found.has_steps
         assert metrics(found)["computation_time"] == pytest.approx((2.0, 2.0))
         verdict = rule.applied(metrics(found), is_per_step=True)
         assert not verdict.is_met
         assert "on the target per step" in str(verdict)
     unmarked = compare(side(collective(us=1), FAST), side(collective(us=1), FAST))
-    assert not is_per_step(unmarked)
+    assert not unmarked.has_steps
 
 
 def test_collectives_per_step_are_the_same_collectives() -> None:

@@ -146,7 +146,7 @@ def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) ->
     assert "collectives on one clock · step 12" in texts(in_step).lower()
     chosen = {"ranks_run": run.manifest.distributed_id}
     assert "No rank of 0-2 is chosen" in texts(filed("ranks", ranks_ranks="7-9", **chosen))
-    assert "2 of 3 ranks; a version with 3 is there." in texts(in_step)
+    assert "2 of 3 ranks; a version with 3 is stored." in texts(in_step)
 
 
 def test_the_page_shows_what_the_step_gains(
@@ -208,7 +208,7 @@ def test_times_of_ranks_are_those_of_a_step(run: DistributedRun, filed: Draw) ->
     (groups,) = [table for table in tables if "comm_id" in table.columns]
     assert groups["comm_ms"].sum() == pytest.approx(comm_ns / 1e6 / (RANKS - 1) / count)
     edges = run.tables["instances"].height - inner.height
-    assert f"Times are without {edges:,} of {run.tables['instances'].height} coll" in texts(page)
+    assert f"Times exclude {edges:,} of {run.tables['instances'].height} coll" in texts(page)
 
 
 def test_the_list_of_runs_has_one_row_for_all_ranks(run: DistributedRun, filed: Draw) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from jarvis.replay import offers, select
+from jarvis.replay import replay_candidates, select
 from jarvis.run import Run
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
@@ -35,7 +35,7 @@ def operators(page: AppTest) -> list[dict[str, Any]]:
 def test_every_operator_is_in_the_table(filed: Draw, sample_id: str, sample_run: Run) -> None:
     page = filed("replay", analysis=sample_id)
     assert not page.exception
-    found = offers(sample_run)
+    found = replay_candidates(sample_run)
     rows = operators(page)
     assert [row["op_name"] for row in rows] == [
         short_operation_name(offer.op_name) for offer in found
@@ -59,8 +59,8 @@ def test_a_link_selects_operators_and_a_job_packages_them(
     filed: Draw, sample_id: str, sample_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     do_jobs_at_once(monkeypatch)
-    product = next(o for o in offers(sample_run) if o.op_name == "aten::mm")
-    roots = next(o for o in offers(sample_run) if o.op_name == "aten::_foreach_sqrt")
+    product = next(o for o in replay_candidates(sample_run) if o.op_name == "aten::mm")
+    roots = next(o for o in replay_candidates(sample_run) if o.op_name == "aten::_foreach_sqrt")
     asked = f"{product.uids[-1]}-{roots.uids[0]}"
     page = filed("replay", analysis=sample_id, replay_ops=asked)
     assert not page.exception
@@ -80,7 +80,7 @@ def test_a_link_selects_operators_and_a_job_packages_them(
 
 
 def test_filters_keep_what_is_selected(filed: Draw, sample_id: str, sample_run: Run) -> None:
-    product = next(o for o in offers(sample_run) if o.op_name == "aten::mm")
+    product = next(o for o in replay_candidates(sample_run) if o.op_name == "aten::mm")
     page = filed(
         "replay", analysis=sample_id, replay_ops=str(product.uids[0]), replay_show="cannot"
     )

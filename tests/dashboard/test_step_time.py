@@ -121,9 +121,9 @@ def test_a_run_of_an_earlier_release_has_kernel_time(
 @pytest.mark.parametrize(
     ("slowdown", "words"),
     [
-        (1.0, "moves the step at once"),
-        (2.43, "could take 2.4x as long without moving the step"),
-        (MAX_SLOWDOWN, "never in this trace: even 64x as long, it does not move the step"),
+        (1.0, "any longer, it lengthens the step"),
+        (2.43, "could take 2.4x as long without lengthening the step"),
+        (MAX_SLOWDOWN, "never in this trace: even 64x as long, it does not lengthen the step"),
     ],
 )
 def test_room_in_words(slowdown: float, words: str) -> None:

@@ -183,7 +183,7 @@ def test_communication_without_a_recorded_launch_is_named(registered: Draw, tmp_
     submitted = submit(Submission(built.write(tmp_path / "unlinked.json")))
     page = registered("multi_kernel", analysis=submitted.id)
     assert not page.exception
-    words = "Without 1 communication kernel whose launch is not recorded, of up to 0.300 ms"
+    words = "Not included: 1 communication kernel whose launch is not recorded, of up to 0.300 ms"
     assert any(words in caption.value for caption in page.caption)
     lines = [text.value for text in page.markdown]
     assert any("**Exposed time**" in line for line in lines)

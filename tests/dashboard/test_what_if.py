@@ -162,7 +162,7 @@ def test_a_bad_change_of_a_link_does_not_hide_the_others(
     page = opened(filed, run_id, "host=nothing:0", FASTER)
     assert ["No operator" in error.value for error in page.error] == [True]
     assert simulated(run, [FASTER]).headline.removesuffix(".") in shown(page)
-    assert "Without 1 change that cannot be simulated" in shown(page)
+    assert "Not included: 1 change that cannot be simulated" in shown(page)
 
 
 def test_a_run_from_before_simulations_says_what_to_do(filed: Draw, variant: Variant) -> None:

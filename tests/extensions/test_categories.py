@@ -162,7 +162,7 @@ def test_categories_of_two_analyses_in_one_process_do_not_meet(
     assert plain.results == again.results
     assert plain.table("operations").equals(again.table("operations"))
     assert "scans" not in load_analyses()
-    assert load_registry().cards == {}
+    assert load_registry().manifests == {}
 
 
 def test_a_system_analysis_reads_the_tables_that_it_names(write: Write, tmp_path: Path) -> None:

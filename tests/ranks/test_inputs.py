@@ -11,9 +11,9 @@ from jarvis.ranks.inputs import (
     MissingRankError,
     NoTracesError,
     TooManyFilesError,
-    expanded,
-    of_glob,
-    of_pattern,
+    expand_braces,
+    files_of_glob,
+    files_of_pattern,
     trace_files,
 )
 
@@ -67,23 +67,23 @@ def test_no_traces_and_too_many(
 def test_patterns_of_tracelens(tmp_path: Path) -> None:
     put(tmp_path, "rank0_t.json", "rank1_t.json")
     pattern = str(tmp_path / "rank*_t.json")
-    assert [path.name for path in of_pattern(pattern, 2)] == ["rank0_t.json", "rank1_t.json"]
-    assert of_glob(pattern, 2) == of_pattern(pattern, 2)
-    for function in (of_pattern, of_glob):
+    assert [path.name for path in files_of_pattern(pattern, 2)] == ["rank0_t.json", "rank1_t.json"]
+    assert files_of_glob(pattern, 2) == files_of_pattern(pattern, 2)
+    for function in (files_of_pattern, files_of_glob):
         with pytest.raises(MissingRankError, match="Rank 2"):
             function(pattern, 3)
     with pytest.raises(JarvisError, match="exactly one"):
-        of_pattern("a*b*.json", 2)
+        files_of_pattern("a*b*.json", 2)
 
 
 def test_a_range_in_braces_names_one_address_for_each_rank() -> None:
-    assert expanded("https://a/rank{8..10}.json") == [
+    assert expand_braces("https://a/rank{8..10}.json") == [
         "https://a/rank8.json",
         "https://a/rank9.json",
         "https://a/rank10.json",
     ]
-    assert expanded("r{08..09}.json?a={b}") == ["r08.json?a={b}", "r09.json?a={b}"]
-    assert expanded("r{1..0}.json") == []
-    assert expanded("r{a..b}.json") == ["r{a..b}.json"]
+    assert expand_braces("r{08..09}.json?a={b}") == ["r08.json?a={b}", "r09.json?a={b}"]
+    assert expand_braces("r{1..0}.json") == []
+    assert expand_braces("r{a..b}.json") == ["r{a..b}.json"]
     with pytest.raises(TooManyFilesError, match="1,000,000,000 files"):
-        expanded("r{0..999999999}.json")
+        expand_braces("r{0..999999999}.json")

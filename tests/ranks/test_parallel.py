@@ -21,7 +21,7 @@ from jarvis.ranks.findings.overlap import exposed_transfer
 from jarvis.ranks.gain import StepGain
 from jarvis.ranks.join import Joined, join
 from jarvis.ranks.members import Member
-from jarvis.ranks.roles import described
+from jarvis.ranks.roles import role_in_description
 from jarvis.sample import Faults, Job, Parallel, write_job
 from jarvis.sample.faults import Late
 from jarvis.text.messages import to_text
@@ -142,7 +142,7 @@ def test_roles_of_groups_and_places_of_ranks(
     ],
 )
 def test_descriptions_state_roles(description: str | None, role: str | None) -> None:
-    assert described(description) == role
+    assert role_in_description(description) == role
 
 
 def test_lateness_is_followed_through_groups_and_stages(joined: Joined) -> None:

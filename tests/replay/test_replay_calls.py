@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jarvis.core.errors import ReplayError
 from jarvis.recorded_calls.calls import replay_ir
-from jarvis.recorded_calls.fills import INDEX_BOUNDS
+from jarvis.recorded_calls.initial_values import INDEX_BOUNDS
 from jarvis.recorded_calls.schema import NAMESPACE, signatures
 
 TYPES = {

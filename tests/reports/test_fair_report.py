@@ -283,7 +283,7 @@ def test_the_basis_explains_what_differs_from_the_order_and_the_target(sample: A
         gain = large.impact.model_copy(update={"target_pct": target_pct}) if large.impact else None
         basis = basis_of(sample, large.model_copy(update={"impact": gain}))
         assert "have a target of 80% of the roofline" in basis
-        assert ("or the usual one that a finding names" in basis) is is_usual
+        assert ("or the usual efficiency that a finding states" in basis) is is_usual
 
 
 def test_recorded_stacks_are_named_where_the_host_limits_the_first_finding(

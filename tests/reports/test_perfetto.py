@@ -27,7 +27,7 @@ from jarvis.reports.perfetto.analysis_tracks import (
     all_changes,
 )
 from jarvis.reports.perfetto.document import EXACT_NS, write_document
-from jarvis.reports.perfetto.lanes import place
+from jarvis.reports.perfetto.lanes import assign_lanes
 from jarvis.reports.perfetto.parts import ARROWS, Part, Track
 from jarvis.reports.perfetto.trace_file import FROM_RUN, FROM_TRACE
 from jarvis.reports.ranking import recommendations
@@ -135,7 +135,7 @@ def test_lanes_of_any_slices(slices: list[tuple[int, int, int]], most: int) -> N
     ordered = sorted(slices, key=lambda each: (each[0], each[1], -each[2]))
     track, start, duration = (np.array(column, np.int64) for column in zip(*ordered, strict=True))
     lane, *working = (np.zeros(track.size, np.int32) for _ in range(4))
-    place(track, start, start + duration, most, lane, *working)
+    assign_lanes(track, start, start + duration, most, lane, *working)
     for chosen in set(zip(track.tolist(), lane.tolist(), strict=True)):
         own = (track == chosen[0]) & (lane == chosen[1])
         times = list(zip(start[own].tolist(), (start + duration)[own].tolist(), strict=True))

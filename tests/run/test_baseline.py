@@ -14,7 +14,7 @@ from jarvis.run.baseline import (
     NOISE_DEVIATIONS,
     THRESHOLD_PCT,
     check_run,
-    unlike,
+    incomparable_reason,
 )
 from jarvis.run.figures import IDLE
 
@@ -92,17 +92,20 @@ def test_only_like_runs_are_compared(manifest: Manifest) -> None:
     def changed(**trace: object) -> Manifest:
         return manifest.model_copy(update={"trace": manifest.trace.model_copy(update=trace)})
 
-    assert unlike(manifest, manifest) is None
-    assert unlike(manifest, changed(device_names=("NVIDIA H100",))) == "recorded on NVIDIA H100"
-    assert unlike(manifest, manifest.model_copy(update={"model_name": None})) is None
+    assert incomparable_reason(manifest, manifest) is None
+    assert (
+        incomparable_reason(manifest, changed(device_names=("NVIDIA H100",)))
+        == "recorded on NVIDIA H100"
+    )
+    assert incomparable_reason(manifest, manifest.model_copy(update={"model_name": None})) is None
     other = manifest.model_copy(update={"model_name": "Other"})
-    assert unlike(manifest, other) == "of the model Other"
-    assert unlike(changed(world_size=2), changed(world_size=8)) == "of 8 ranks"
-    assert unlike(changed(world_size=2), changed(world_size=None)) is None
+    assert incomparable_reason(manifest, other) == "of the model Other"
+    assert incomparable_reason(changed(world_size=2), changed(world_size=8)) == "of 8 ranks"
+    assert incomparable_reason(changed(world_size=2), changed(world_size=None)) is None
     bounds = manifest.totals.step
     assert bounds is not None
     recording = replace(manifest.totals, step=replace(bounds, is_marked=not bounds.is_marked))
-    reason = unlike(manifest, manifest.model_copy(update={"totals": recording}))
+    reason = incomparable_reason(manifest, manifest.model_copy(update={"totals": recording}))
     assert reason is not None
     assert reason.startswith("with the time of a ")
 

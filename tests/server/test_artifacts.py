@@ -217,7 +217,7 @@ def test_the_cache_keeps_to_its_limit_and_what_is_in_use(
     uploads = [store_upload(f"{n}.json", io.BytesIO(bytes([n]) * 1000)) for n in range(4)]
     for age, upload in enumerate(uploads):
         artifacts.publish_file(upload)
-        used = time.time() - 2 * artifact_copies.UNTOUCHED_S + age
+        used = time.time() - 2 * artifact_copies.MIN_UNUSED_S + age
         note = machines.folder / "first" / "cache" / "shared" / "notes" / "traces"
         os.utime(note / upload.parent.name / upload.name, (used, used))
     queue.submit(engine, Inspect(uploads[0]).new_job())
@@ -297,17 +297,17 @@ def test_a_gpu_that_one_machine_described_is_known_to_all(
     spec = load_hardware().get("MI300X", None).model_copy(update={"preset": "ours"})
     store_hardware(spec)
     machines.use("second")
-    custom_hardware.follow()
+    custom_hardware.synchronize()
     assert load_hardware().get("MI300X", "ours").preset == "ours"
     remove_hardware(spec)
     store_hardware(spec.model_copy(update={"mem_bw_gbps": 1.0}))
     os.utime(next(folder_root.rglob("*.toml")), (1, 1))
     machines.use("first")
-    custom_hardware.follow()
+    custom_hardware.synchronize()
     assert load_hardware().get("MI300X", "ours").mem_bw_gbps == 1.0
     remove_hardware(spec)
     machines.use("second")
-    custom_hardware.follow()
+    custom_hardware.synchronize()
     assert "ours" not in load_hardware().presets("MI300X")
     assert not list(folder_root.rglob("*.toml"))
 
@@ -318,9 +318,9 @@ def test_gpus_described_before_there_was_a_root_are_shared(
     store_hardware(load_hardware().get("MI300X", None).model_copy(update={"preset": "ours"}))
     (tmp_path / "shared").mkdir()
     monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(tmp_path / "shared"))
-    custom_hardware.follow()
+    custom_hardware.synchronize()
     machines.use("second")
-    custom_hardware.follow()
+    custom_hardware.synchronize()
     assert "ours" in load_hardware().presets("MI300X")
 
 

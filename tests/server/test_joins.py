@@ -126,7 +126,7 @@ def test_a_broken_rank_costs_itself_and_its_retry_leads_to_a_new_join(
     assert (len(larger.manifest.usable), len(smaller.manifest.usable)) == (3, 2)
     assert (catalog.superseded_by(smaller), catalog.superseded_by(larger)) == (larger, None)
     assert superseded_text(smaller.manifest, larger.manifest) == (
-        "2 of 3 ranks; a version with 3 is there."
+        "2 of 3 ranks; a version with 3 is stored."
     )
     set_visibility(larger.id, Visibility.PRIVATE)
     assert read_catalog().visible_to(BOB.person).superseded_by(smaller) is None

@@ -31,8 +31,8 @@ MESSAGES = MessageTable(
         f"({{operators:names {OPERATORS_NAMED}}}): together they take {{time_ms}} ({{compute_pct}} "
         "of compute){moved}.",
         "issue.of_calls": "{name} runs {scope_calls:count time}, and {kernels:count kernel} in a "
-        f"row ({{operators:names {OPERATORS_NAMED}}}) run {{instances:,}} times in these: together "
-        "they take {time_ms} ({compute_pct} of compute){moved}.",
+        f"row ({{operators:names {OPERATORS_NAMED}}}) run {{instances:,}} times within it: "
+        "together they take {time_ms} ({compute_pct} of compute){moved}.",
         "issue.once": "once",
         "issue.times": "{instances:,} times",
         "issue.moved": ", and {instances:either they|on average they} move {step_bytes} where one "

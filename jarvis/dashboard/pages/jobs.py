@@ -80,8 +80,8 @@ def render() -> None:
     by_state = job_queue.counts(engine, current_user())
     if not by_state:
         st.info(
-            "No jobs on this server. Analyses made with `jarvis analyze` are not jobs; *Runs* has "
-            "them. Analyze a trace here to start a job.",
+            "No jobs on this server. Analyses made with `jarvis analyze` are not jobs; see "
+            "*Runs*. Analyze a trace here to start a job.",
             icon=":material/inbox:",
         )
         navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")

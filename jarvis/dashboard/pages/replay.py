@@ -21,7 +21,7 @@ from jarvis.dashboard.widgets.table import (
     without_pale_texts,
 )
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
-from jarvis.replay import ReplayCandidate, automatic_operators, offers
+from jarvis.replay import ReplayCandidate, automatic_operators, replay_candidates
 from jarvis.replay.package import automatic_rule
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
@@ -115,10 +115,10 @@ _PAGE = "replay"
 _ALL, _PACKAGED, _REFUSED = "all", "can be packaged", "cannot"
 _MADE, _RECOMMENDED, _ON_DEMAND, _NONE = "made", "recommended", "on demand", "none"
 _PACKAGE_MEANINGS = {
-    _MADE: f"*{_MADE}* takes {automatic_rule()} and has a package already",
-    _RECOMMENDED: f"*{_RECOMMENDED}* is below {BOTTLENECK_EFFICIENCY_PCT:g}% of its roofline",
-    _ON_DEMAND: f"*{_ON_DEMAND}* is any other that can be packaged",
-    _NONE: f"*{_NONE}* cannot be replayed",
+    _MADE: f"*{_MADE}*: takes {automatic_rule()} and has a package already",
+    _RECOMMENDED: f"*{_RECOMMENDED}*: below {BOTTLENECK_EFFICIENCY_PCT:g}% of the roofline",
+    _ON_DEMAND: f"*{_ON_DEMAND}*: any other that can be packaged",
+    _NONE: f"*{_NONE}*: cannot be replayed",
 }
 _COLUMNS = columns_of(
     (
@@ -185,7 +185,7 @@ def replay_page(now: Opened) -> None:
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _candidates(analysis_id: str, stamp: int) -> list[ReplayCandidate]:
     """Return the candidates of an analysis; ``stamp`` detects a replaced one."""
-    return offers(load_stored(analysis_id).run)
+    return replay_candidates(load_stored(analysis_id).run)
 
 
 def _metric_cards(candidates: Sequence[ReplayCandidate]) -> None:

@@ -29,7 +29,7 @@ def note_table(page: str, key: str, uids: Sequence[int]) -> None:
 
 
 def follow_table(page: str) -> bool:
-    """Select what the user has picked in the table since it was drawn, and return whether a row is.
+    """Select the row picked in the table since it was drawn; return whether one is picked.
 
     Called before the page is drawn, so that all of it shows the selection.
     """
@@ -56,8 +56,8 @@ def follow_chart(page: str, key: str, name: str) -> None:
 def chart_key(key: str, name: str, uid: int | None) -> str:
     """Return the widget key of a chart on a page with a selected operation.
 
-    It is another one when the mark clicked last is no longer selected: browsers report a second
-    click on a mark only in a new chart.
+    The key changes if the mark clicked last is no longer selected: browsers report a second click
+    on a mark only in a new chart.
     """
     if _picked_mark(_chart_key(key), name) not in (None, uid):
         st.session_state[_turn(key)] = st.session_state.get(_turn(key), 0) + 1
@@ -66,7 +66,7 @@ def chart_key(key: str, name: str, uid: int | None) -> str:
 
 
 def close(page: str) -> None:
-    """Select nothing, in the table of the page neither. For callbacks."""
+    """Clear the selection of the page and of its table; a callback."""
     keep(page, None)
     key, *_ = st.session_state.get(_table(page), (None,))
     if key in st.session_state:

@@ -84,7 +84,7 @@ export default ({ data, parentElement, setTriggerValue }) => {
     const count = data.results.length
     part(".status").textContent = count
       ? `${count} ${count === 1 ? "result" : "results"}. Arrow keys move, Enter opens.`
-      : data.is_findings ? "This run has no findings." : "Nothing has these words in its name."
+      : data.is_findings ? "This run has no findings." : "No name contains these words."
     if (state.isFindings && data.is_findings) links()[0]?.focus()
   }
 

@@ -1,4 +1,4 @@
-"""How much longer GPU work could take without moving the step."""
+"""How much longer GPU work could take without a longer step."""
 
 import streamlit as st
 
@@ -24,7 +24,7 @@ def slowdown_of(now: Opened, work: Work) -> float | None:
 def room(slowdown: float) -> str:
     """Return in words how much longer GPU work could take."""
     if slowdown < _MOVES_AT_ONCE:
-        return "moves the step at once"
+        return "any longer, it lengthens the step"
     if slowdown >= MAX_SLOWDOWN:
-        return f"never in this trace: even {slowdown:.0f}x as long, it does not move the step"
-    return f"could take {slowdown:.1f}x as long without moving the step"
+        return f"never in this trace: even {slowdown:.0f}x as long, it does not lengthen the step"
+    return f"could take {slowdown:.1f}x as long without lengthening the step"

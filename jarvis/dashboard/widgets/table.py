@@ -179,12 +179,12 @@ def number_format(column: Column, values: pl.Series) -> str:
     """Return the column's number format for Streamlit; plain for ids and indices."""
     if values.dtype.is_integer():
         return "localized" if column.format else "%d"
-    if column.unit == "%" and values.abs().is_between(0, _LEAST_PCT, closed="none").any():
+    if column.unit == "%" and values.abs().is_between(0, _MIN_PCT, closed="none").any():
         return SMALL_PERCENTAGES
     if not is_rounded(column):
         return f"%{column.format or ',.1f'}"
     decimals, sizes = decimals_of(values), values.abs()
-    if column.unit == "ms" and sizes.is_between(_LEAST_MS, 10.0**-decimals / 2).any():
+    if column.unit == "ms" and sizes.is_between(_MIN_MS, 10.0**-decimals / 2).any():
         decimals = max(decimals, _US_DECIMALS)
     return f"%,.{decimals}f"
 
@@ -199,6 +199,6 @@ _ALL_DIGITS = (",g", ",.4f")
 SMALL_PERCENTAGES = "%.3g"
 """Number format of percentages of which one would be shown as 0 with one decimal."""
 
-_LEAST_PCT = 0.05
-_US_DECIMALS, _LEAST_MS = 3, 0.0005
+_MIN_PCT = 0.05
+_US_DECIMALS, _MIN_MS = 3, 0.0005
 """Decimals of a column of ms that has a time which would be shown as 0, and the shortest such."""

@@ -19,7 +19,7 @@ from isal import isal_zlib
 from jarvis.core.errors import TooLargeTraceError
 from jarvis.core.output import open_output
 from jarvis.ranks.identity import MAX_RANK
-from jarvis.reports.perfetto.lanes import MAX_DEPTH, place
+from jarvis.reports.perfetto.lanes import MAX_DEPTH, assign_lanes
 from jarvis.reports.perfetto.parts import TRACK, Part, Track, json_texts, read_arguments
 from jarvis.schemas.names import C
 
@@ -190,7 +190,7 @@ def _with_lanes(order: pl.DataFrame) -> tuple[list[tuple[int, int]], pl.DataFram
     end = start + order[C.dur_ns].to_numpy()[by_track]
     found = np.zeros(order.height, np.int32)
     working = [np.zeros(order.height, np.int32) for _ in range(3)]
-    place(np.ascontiguousarray(track[by_track]), start, end, MAX_DEPTH, found, *working)
+    assign_lanes(np.ascontiguousarray(track[by_track]), start, end, MAX_DEPTH, found, *working)
     lane = np.empty(order.height, np.int32)
     lane[by_track] = found
     numbered = order.with_columns(pl.Series("lane", lane))

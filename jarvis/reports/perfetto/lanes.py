@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from jarvis.trace.jit import kernel, types
 
-__all__ = ["MAX_DEPTH", "place"]
+__all__ = ["MAX_DEPTH", "assign_lanes"]
 
 MAX_DEPTH = 250
 """Maximum number of slices inside each other on a lane; Perfetto drops those from 255 or, since
@@ -23,7 +23,7 @@ _INT64S = types.Array(types.int64, 1, "C")
 
 
 @kernel(types.void(_INT64S, _INT64S, _INT64S, types.int64, _INT32S, _INT32S, _INT32S, _INT32S))
-def place(
+def assign_lanes(
     track: Int64s,
     start: Int64s,
     end: Int64s,

@@ -17,15 +17,18 @@ from uuid import uuid4
 from jarvis.core.workspace import RunPaths, shared_copies_dir
 from jarvis.server.storage.storage_keys import folder_bytes, place_of, remove_folder
 
-UNTOUCHED_S = 600
-"""Copies used more recently are not evicted, because a page or a job may be reading them."""
+MIN_UNUSED_S = 600
+"""Minimum time since the last use of an evicted copy: pages and jobs may still read it."""
 
 _LOCKS, _NOTES = "locks", "notes"
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A local copy; ``version`` is empty for files, which never change under their key."""
+    """A local copy; ``version`` is empty for files, which never change under their key.
+
+    ``used`` is the time of its last use in seconds since the epoch.
+    """
 
     key: str
     version: str
@@ -42,7 +45,7 @@ def local_version(key: str) -> str | None:
         return None
 
 
-def note(key: str, version: str = "") -> None:
+def record(key: str, version: str = "") -> None:
     """Record that the local file or folder of ``key`` is a copy of this version, used now."""
     path, file = place_of(key), _note(key)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -52,13 +55,13 @@ def note(key: str, version: str = "") -> None:
     temporary.replace(file)
 
 
-def use(key: str) -> None:
+def touch(key: str) -> None:
     """Update the last use of a copy."""
     with suppress(FileNotFoundError):
         os.utime(_note(key))
 
 
-def drop(key: str) -> None:
+def delete(key: str) -> None:
     """Delete a copy if there is one."""
     if local_version(key) is not None:
         with suppress(FileNotFoundError):
@@ -82,23 +85,23 @@ def copies() -> list[Copy]:
     return sorted(listed, key=lambda copy: copy.used)
 
 
-def make_room(limit_bytes: float, is_needed: Callable[[Copy], bool]) -> list[Copy]:
+def evict(limit_bytes: float, is_needed: Callable[[Copy], bool]) -> list[Copy]:
     """Evict copies, least recently used first, to meet the limit; return the evicted ones."""
     candidates = copies()
     total, now, evicted = sum(copy.size_bytes for copy in candidates), time.time(), []
     for copy in candidates:
-        if total <= limit_bytes or now - copy.used < UNTOUCHED_S:
+        if total <= limit_bytes or now - copy.used < MIN_UNUSED_S:
             break
         if not is_needed(copy):
-            with only_one(copy.key):
-                drop(copy.key)
+            with locked(copy.key):
+                delete(copy.key)
             total -= copy.size_bytes
             evicted.append(copy)
     return evicted
 
 
 @contextmanager
-def only_one(key: str) -> Iterator[None]:
+def locked(key: str) -> Iterator[None]:
     """Lock a copy against other threads and processes of this machine."""
     file = shared_copies_dir() / _LOCKS / key.replace("/", "_")
     file.parent.mkdir(parents=True, exist_ok=True)

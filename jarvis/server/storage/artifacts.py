@@ -66,14 +66,14 @@ def store_analysis(analysis_id: str, make: Callable[[Path], object]) -> Path:
         write_zip(packed, made)
         root.put(packed, _analysis(analysis_id, version))
         replaced = record(database(), made, version)
-        with copies.only_one(_analysis(analysis_id)):
+        with copies.locked(_analysis(analysis_id)):
             with staged_folder(target) as folder:
                 shutil.copytree(made, folder, dirs_exist_ok=True)
-            copies.note(_analysis(analysis_id), version)
+            copies.record(_analysis(analysis_id), version)
     if replaced is not None:
         with suppress(ArtifactError):  # ``clean_up`` deletes it later
             root.remove(_analysis(analysis_id, replaced))
-    _make_room()
+    _evict_copies()
     return target
 
 
@@ -87,13 +87,13 @@ def local_analysis(analysis_id: str, version: str) -> Path:
     if root is None:
         return place
     if copies.local_version(key) == version:
-        copies.use(key)
+        copies.touch(key)
         return place
-    with copies.only_one(key):
+    with copies.locked(key):
         if copies.local_version(key) != version:
             _fetch_analysis(root, analysis_id, version)
-            copies.note(key, version)
-    _make_room()
+            copies.record(key, version)
+    _evict_copies()
     return place
 
 
@@ -108,7 +108,7 @@ def remove_analysis(analysis_id: str) -> None:
         version = version_of(database(), analysis_id)
         if version is not None:
             root.remove(_analysis(analysis_id, version))
-        copies.drop(_analysis(analysis_id))
+        copies.delete(_analysis(analysis_id))
 
 
 def publish_file(path: Path) -> bool:
@@ -122,16 +122,16 @@ def publish_file(path: Path) -> bool:
     if root is None or key is None:
         return False
     if copies.local_version(key) is not None:
-        copies.use(key)
+        copies.touch(key)
         return True
-    with copies.only_one(key):
+    with copies.locked(key):
         if not root.holds(key):
             if not path.is_file():
                 return False
             root.put(path, key)
         if path.is_file():
-            copies.note(key)
-    _make_room()
+            copies.record(key)
+    _evict_copies()
     return True
 
 
@@ -147,12 +147,12 @@ def local_file(path: Path, on_bytes: OnBytes | None = None) -> Path:
     if root is None or key is None:
         return path
     if not path.is_file():
-        with copies.only_one(key):
+        with copies.locked(key):
             if not path.is_file():
                 _fetch_file(root, key, path, on_bytes)
-                copies.note(key)
-        _make_room()
-    copies.use(key)
+                copies.record(key)
+        _evict_copies()
+    copies.touch(key)
     return path
 
 
@@ -173,7 +173,7 @@ def remove_files(folders: Collection[Path]) -> None:
     deleted = [key for key in keys if key.rpartition("/")[0] in names]
     root.remove(*deleted)
     for key in deleted:
-        copies.drop(key)
+        copies.delete(key)
 
 
 def clean_up(versions: Mapping[str, str]) -> None:
@@ -187,11 +187,11 @@ def clean_up(versions: Mapping[str, str]) -> None:
     """
     if (root := shared_root()) is None:
         return
-    custom_hardware.follow()
+    custom_hardware.synchronize()
     kind = analyses_dir().name
     for copy in copies.copies():
         if copy.key.startswith(f"{kind}/") and copy.key.removeprefix(f"{kind}/") not in versions:
-            copies.drop(copy.key)
+            copies.delete(copy.key)
     listed = {_analysis(name, version) for name, version in versions.items()}
     root.remove(
         *(
@@ -255,7 +255,7 @@ def _fetch_file(root: ArtifactRoot, key: str, path: Path, on_bytes: OnBytes | No
         fetched.replace(path)
 
 
-def _make_room() -> None:
+def _evict_copies() -> None:
     """Evict local copies above ``artifact_cache_gb``, except those that active jobs use."""
     limit_bytes = settings().artifact_cache_gb * _GB
     if sum(copy.size_bytes for copy in copies.copies()) <= limit_bytes:
@@ -267,4 +267,4 @@ def _make_room() -> None:
         kind, name = copy.key.split("/")[:2]
         return kind == custom_hardware_dir().name or any(name in text for text in texts)
 
-    copies.make_room(limit_bytes, is_needed)
+    copies.evict(limit_bytes, is_needed)

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from jarvis.core.errors import JarvisError
 from jarvis.run import Manifest, RunFigures
-from jarvis.run.baseline import LAST_RUNS, THRESHOLD_PCT, BaselineCheck, check_run, unlike
+from jarvis.run.baseline import (
+    LAST_RUNS,
+    THRESHOLD_PCT,
+    BaselineCheck,
+    check_run,
+    incomparable_reason,
+)
 from jarvis.server.storage.catalog import Entry
 from jarvis.text.format import counted
 
@@ -64,7 +70,7 @@ def baseline_of(
             continue  # the run itself, or re-projected
         if manifest.created > run.created:
             left_out["later than the run"] += 1
-        elif (reason := unlike(run, manifest)) is not None:
+        elif (reason := incomparable_reason(run, manifest)) is not None:
             left_out[reason] += 1
         else:
             traces.add(manifest.trace.sha256)

@@ -13,20 +13,20 @@ from jarvis.server.storage.artifact_root import artifact_root
 from jarvis.server.storage.storage_keys import place_of
 
 
-def share(path: Path) -> None:
-    """Upload a new description."""
+def _upload(path: Path) -> None:
+    """Copy a new description to the artifact root, if there is one."""
     if (root := artifact_root()) is not None:
         root.put(path, _key(path))
-        copies.note(_key(path))
+        copies.record(_key(path))
 
 
-def unshare(path: Path) -> None:
-    """Delete a description from the artifact root."""
+def _delete_shared(path: Path) -> None:
+    """Delete a description from the artifact root, if there is one."""
     if (root := artifact_root()) is not None:
         root.remove(_key(path))
 
 
-def follow() -> None:
+def synchronize() -> None:
     """Download new descriptions, delete those deleted elsewhere, and upload new local ones."""
     if (root := artifact_root()) is None:
         return
@@ -42,16 +42,16 @@ def follow() -> None:
         if key in remote:
             continue
         if copies.local_version(key) is None:
-            share(path)
+            _upload(path)
         else:  # deleted on another machine
-            copies.drop(key)
+            copies.delete(key)
     for key, written in remote.items():
-        with copies.only_one(key):
+        with copies.locked(key):
             if copies.local_version(key) != written:
                 temporary = place_of(key).with_suffix(".new")
                 root.get(key, temporary)
                 temporary.replace(place_of(key))
-                copies.note(key, written)
+                copies.record(key, written)
 
 
 def _key(path: Path) -> str:
@@ -101,7 +101,7 @@ def store_hardware(spec: HardwareSpec, owner: str | None = None) -> Path:
         ) from None
     try:
         _set_owner(path, owner)
-        share(path)
+        _upload(path)
     except JarvisError:
         path.unlink()
         raise
@@ -117,7 +117,7 @@ def remove_hardware(spec: HardwareSpec) -> None:
     path = load_hardware().custom_file(spec)
     if path is None:
         raise HardwareError(f"{spec.title} is built into Jarvis and cannot be deleted.")
-    unshare(path)
+    _delete_shared(path)
     path.unlink(missing_ok=True)
     _set_owner(path, None)
 

@@ -101,7 +101,7 @@ def test_it_goes_on_after_the_server_was_killed(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "PIECE_BYTES", 1_000_000)
-    monkeypatch.setattr(remote, "_SHOWN_EVERY_S", 0)
+    monkeypatch.setattr(remote, "_PROGRESS_INTERVAL_S", 0)
     content = random.Random(7).randbytes(SOME_BYTES)
     (tmp_path / "large.json.gz").write_bytes(content)
     message: list[str] = []
@@ -126,7 +126,7 @@ def test_a_command_that_was_stopped_goes_on_when_it_is_repeated(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "PIECE_BYTES", 1_000_000)
-    monkeypatch.setattr(remote, "_SHOWN_EVERY_S", 0)
+    monkeypatch.setattr(remote, "_PROGRESS_INTERVAL_S", 0)
     path = tmp_path / "stopped.json.gz"
     path.write_bytes(random.Random(8).randbytes(SOME_BYTES))
     shown: list[str] = []
@@ -262,7 +262,7 @@ def test_a_server_that_stays_away_is_given_up(
     monkeypatch: pytest.MonkeyPatch, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(remote, "RETRY_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(remote, "_PAUSES_S", (0.05,))
+    monkeypatch.setattr(remote, "_RETRY_DELAYS_S", (0.05,))
     asked: list[str] = []
 
     def dies(request: httpx.Request) -> httpx.Response:

@@ -68,9 +68,9 @@ ADVICE = {
     "misaligned": Advice(
         rule=f"the kernel's name states loads of less than {ALIGNED_BYTES} bytes (`align1`) or an "
         "older generation than the GPU's (`volta_`, `cutlass_75`), a size that is contiguous in an "
-        f"operand or the output is no multiple of {ALIGNED_BYTES} bytes, or the same product with "
-        f"an aligned size, up to {PAST_ALIGNMENT} smaller, reaches over {FASTER_PCT:.0f}% more "
-        "FLOPS/s",
+        f"operand or the output is not a multiple of {ALIGNED_BYTES} bytes, or the same product "
+        f"with an aligned size, up to {PAST_ALIGNMENT} smaller, reaches over {FASTER_PCT:.0f}% "
+        "more FLOPS/s",
         reason="{misaligned_note:message}",
         algorithmic="{align_advice:message}",
         kernel="Check the kernel selected for M={m}, N={n}, K={k} ({tile_note:message})"

@@ -1,4 +1,4 @@
-"""Evidence that the sizes of a product keep it from the fast kernels."""
+"""Evidence that the sizes of a matrix product prevent the use of fast kernels."""
 
 import re
 from collections import defaultdict
@@ -24,10 +24,10 @@ ALIGNED_BYTES = 16
 """Kernels load this many bytes at once, if rows in memory and the operands' addresses allow it."""
 
 FASTER_PCT = 5.0
-"""An aligned neighbor with FLOPS/s this much higher shows what a size costs."""
+"""Minimum advantage in FLOPS/s of the same product with an aligned size, to be evidence."""
 
 TENSOR_CORES_ARCHITECTURE = 80
-"""From this generation of NVIDIA's GPUs on, kernels for the ones before are a fallback."""
+"""Compute capability from which kernels of earlier generations are a fallback (sm_80)."""
 
 _ALIGN = re.compile(r"_align[abc]?(\d+)(?!\d)")
 _FALLBACK = re.compile(r"(?:^|[^a-z])(?:volta|turing)_(?!sgemm)|cutlass\w*_7[05]_")
@@ -39,7 +39,12 @@ SIDES = ("m", "n", "k")
 
 @dataclass(frozen=True, slots=True)
 class Misalignment:
-    """The sizes at fault (``K=4103``), the id of the message on the evidence, and its values."""
+    """Evidence of misaligned sizes, as values of a message.
+
+    ``misaligned`` are the sizes at fault (``K=4103``), ``misaligned_note`` and ``align_advice`` ids
+    of messages, ``odd_rows`` texts with size and bytes, ``load_elements`` and ``load_bytes`` the
+    width of a load, ``neighbor`` the aligned size that is ``faster_pct`` faster.
+    """
 
     misaligned: tuple[str, ...] = ()
     misaligned_note: str = ""
@@ -68,7 +73,7 @@ def misalignments(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the evidence for each product (columns: fields of ``Misalignment``).
 
     The kernel's name states a narrow load, or an older generation than the GPU's; a size that is
-    contiguous in memory is not a whole number of ALIGNED_BYTES; or the same product with an aligned
+    contiguous in memory is not a multiple of ALIGNED_BYTES; or the same product with an aligned
     size is faster in this trace.
     """
     sizes = rows.with_columns(us=typical_us()).select(
@@ -81,7 +86,7 @@ def misalignments(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 Neighbors = Mapping[tuple[Any, ...], Sequence[tuple[int, float]]]
-"""Aligned sizes of one side with their rate, by the rest of the product."""
+"""Aligned sizes of one side with their size per µs, by side and the rest of the product."""
 
 
 def _of_row(row: Mapping[str, Any], params: Mapping[str, Any], aligned: Neighbors) -> Misalignment:
@@ -121,7 +126,7 @@ def _element_bytes(params: Mapping[str, Any]) -> float | None:
 def _odd_rows(
     row: Mapping[str, Any], params: Mapping[str, Any], element_bytes: float | None
 ) -> dict[str, float]:
-    """Return the bytes of the contiguous sizes that are no whole number of ALIGNED_BYTES."""
+    """Return the bytes of the contiguous sizes that are not multiples of ALIGNED_BYTES, by side."""
     if element_bytes is None:
         return {}
     # The output of narrow inputs is wider.

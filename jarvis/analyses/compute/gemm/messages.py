@@ -28,7 +28,8 @@ SHAPES = MessageTable(
         "({load_bytes:size}, by its name), where aligned operands allow 16 B",
         "misaligned.fallback": "{kernel} is made for an older generation of GPUs, to which "
         "libraries fall back for operands that are not aligned",
-        "misaligned.rows": "rows in memory are no multiple of 16 bytes long ({odd_rows:joined ; })",
+        "misaligned.rows": "the length of rows in memory is not a multiple of 16 bytes "
+        "({odd_rows:joined ; })",
         "misaligned.neighbor": "with {neighbor} the same product reaches {faster_pct:.0f}% more "
         "FLOPS/s in this trace",
         "align.pad": "Pad or trim {misaligned:joined  and } to a multiple of 64, for instance by "

@@ -1,4 +1,4 @@
-"""The GPU events of the steps of inference, and the sums that several checks need."""
+"""GPU events of inference steps, and sums that several checks use."""
 
 import polars as pl
 
@@ -19,23 +19,23 @@ def step_events(data: CategoryData) -> pl.DataFrame:
 
 
 def time_ms(events: pl.DataFrame) -> float:
-    """Return the sum of the durations."""
+    """Return the sum of the durations in ms."""
     return float(events[C.dur_ns].sum()) / 1e6
 
 
 def steps_ms(data: CategoryData) -> float:
-    """Return the time of the steps that findings save, in ms; of the GPU window if not known."""
+    """Return the step time that savings refer to, in ms; the GPU window if it is not known."""
     bounds = data.totals.step
     if bounds is None or bounds.step_ms is None:
         return data.totals.total_time_ms
     return bounds.step_ms
 
 
-def of_steps_pct(data: CategoryData, part_ms: float) -> float:
-    """Return a time in percent of the steps."""
+def share_of_steps_pct(data: CategoryData, part_ms: float) -> float:
+    """Return a time in percent of ``steps_ms``."""
     return impact.share_pct(part_ms, steps_ms(data))
 
 
-def rows_of(events: pl.DataFrame) -> tuple[int, ...]:
-    """Return the rows of the operations table that events belong to."""
+def operation_uids(events: pl.DataFrame) -> tuple[int, ...]:
+    """Return the uids of the operations that launched the events, sorted."""
     return tuple(events[C.operation_uid].drop_nulls().unique().sort())

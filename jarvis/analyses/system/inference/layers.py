@@ -8,7 +8,12 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.system.inference.events import of_steps_pct, rows_of, step_events, time_ms
+from jarvis.analyses.system.inference.events import (
+    operation_uids,
+    share_of_steps_pct,
+    step_events,
+    time_ms,
+)
 from jarvis.analyses.system.inference.messages import MESSAGES
 from jarvis.core.arrays import Float64s
 from jarvis.findings import Finding, Priority, texts_of
@@ -62,7 +67,7 @@ def slow_layers(data: CategoryData) -> Iterator[Finding]:
         own = events.filter(pl.col(C.layer).is_in(odd))
         median_us = float(np.median(times_us))
         excess_ms = time_ms(own) - len(odd) * replays * median_us / 1e3
-        if of_steps_pct(data, excess_ms) >= impact.RELEVANT_STEP_PCT:
+        if share_of_steps_pct(data, excess_ms) >= impact.RELEVANT_STEP_PCT:
             yield _slow_layers(data, events, odd, times_us, replays, excess_ms)
 
 
@@ -117,7 +122,7 @@ def _slow_layers(
         priority_local=Priority.LOW,
         priority=Priority.LOW,
         impact=impact.bounded_impact(time_ms(own), excess_ms, mid_ms=excess_ms, **data.bases),
-        shared_uids=rows_of(own),
+        shared_uids=operation_uids(own),
         events=tuple(own[C.uid]),
     )
 
@@ -203,7 +208,7 @@ def short_kernel_tail(data: CategoryData) -> Iterator[Finding]:
             mid_ms=min(pairs_ms, most_ms) if pairs.height else None,
             **data.bases,
         ),
-        shared_uids=rows_of(short),
+        shared_uids=operation_uids(short),
         kernels=tuple(names.reverse()),
     )
 

@@ -62,7 +62,7 @@ MESSAGES = MessageTable(
         "title.short": "Many short kernels in the steps",
         "issue.short": "{kernels:count kernel} below {limit_us:.0f} µs take {time_ms} ({share_pct} "
         "of the GPU time of the steps).{pairs} At most {most_ms} of this GPU time can be "
-        "saved: if each took {floor_ms}, as the shortest tenth{fused}.",
+        "saved: if each took {floor_ms}, like the shortest tenth{fused}.",
         "issue.pairs": " Some libraries fuse neighboring kernels, here {pairs:list 4}: the shorter "
         "kernel of each pair takes {pairs_ms} in all.",
         "issue.fused": ", and each pair were one kernel",

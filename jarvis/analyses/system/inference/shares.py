@@ -8,7 +8,7 @@ from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.system.inference.events import (
     LANGUAGE_PHASES,
-    rows_of,
+    operation_uids,
     step_events,
     time_ms,
 )
@@ -74,7 +74,7 @@ def padding_waste(data: CategoryData) -> Iterator[Finding]:
         impact=impact.bounded_impact(time_ms(events), most_ms, mid_ms=mid_ms, **data.bases)
         if events.height
         else None,
-        shared_uids=rows_of(events),
+        shared_uids=operation_uids(events),
     )
 
 
@@ -187,7 +187,7 @@ def _share(
         priority_local=Priority.LOW,
         priority=Priority.LOW,
         impact=impact.bounded_impact(time_ms(part), beyond_ms, **data.bases),
-        shared_uids=rows_of(part),
+        shared_uids=operation_uids(part),
         kernels=tuple(names),
     )
 

@@ -107,8 +107,8 @@ def metric_cards(analysis: Analysis, figures: Figures, now: Opened, *, is_part: 
                 if known is not None
                 else unknown
             ),
-            f"Sum {over and f'{over} '}of what kernels get shorter by if all operations below the "
-            "target reach it. The step can gain less: what it gains is stated above, if it is "
+            f"Sum {over and f'{over} '}of the times by which kernels get shorter if all operations "
+            "below the target reach it. The step can gain less; its gain is above, if it is "
             "simulated.",
         ),
         (

@@ -128,7 +128,7 @@ def _figures(after: str, gain: Impact, totals: Totals, target_pct: float) -> Non
             "Step time saved",
             milliseconds(per_step(gain, totals).gain_ms) if gain.step_ms else "not known",
             f"{percent(gain.gain_pct)} of the step" if gain.step_ms else None,
-            help_text="What the step gets shorter by.",
+            help_text="Time by which the step gets shorter.",
         )
 
 

@@ -313,7 +313,7 @@ def _why_none(rows: pl.DataFrame) -> str:
     if 0 < compute_pct < MIN_COMPUTE_PCT:
         return (
             f"No findings on this page: its operations take {percent(compute_pct)} of compute, too "
-            "little for one."
+            "little for a finding."
         )
     unknown = rows.filter(~has_efficiency())
     share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (unknown, rows)))

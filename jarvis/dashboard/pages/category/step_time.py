@@ -33,9 +33,9 @@ _MIN_READABLE_PCT = 1.0
 """Step times that differ by less can look the same in the digits shown."""
 
 _HELP = (
-    "The recorded step is replayed with all operations shown on the page that are below the target "
-    "at it: each call and kernel starts when all that it waits for in the trace has happened. The "
-    "savings of single rows do not add up to it."
+    "The recorded step is replayed, with the shown operations that are below the target at the "
+    "target. Each call and kernel starts when all that it waits for in the trace has happened. The "
+    "savings of single rows do not add up to this one."
 )
 
 

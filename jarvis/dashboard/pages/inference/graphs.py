@@ -99,8 +99,8 @@ def _figures(now: Opened, launches: pl.DataFrame, has_captures: bool) -> None:
             "Graph launches",
             count(launches.height),
             f"{counted(launches[C.graph_key].n_unique(), 'graph')}",
-            help_text="Launches with GPU work; replays of the same kernels in the same order are "
-            "of one graph.",
+            help_text="Launches with GPU work; replays of the same kernels in the same order "
+            "count as one graph.",
         )
         metric_card(
             "Replayed GPU time",

@@ -164,4 +164,4 @@ def _outside(rows: pl.DataFrame, times: pl.DataFrame) -> None:
         columns = {**columns_of(TABLES[TIMES]), **_COLUMNS}
         titled = with_short_texts(timed, {C.block: title_of})
         small_table(titled, columns, "GPU time outside the layers", shown)
-        st.caption("By block, without the names of the kernels: *Timeline* has these.")
+        st.caption("By block. The names of the kernels are on *Timeline*.")

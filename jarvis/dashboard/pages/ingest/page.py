@@ -248,7 +248,7 @@ def _chosen_reference() -> _Reference:
     with st.expander("Reference: another trace of the same model to compare with"):
         st.caption(
             "The reference becomes a separate analysis. The overview then lists the operations of "
-            "both, and which are slower than the two GPUs explain."
+            "both, and which are slower than the difference between the GPUs explains."
         )
         sources = (NONE, STORED, UPLOAD, SERVER_PATH, ADDRESS)
         try:

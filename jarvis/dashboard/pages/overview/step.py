@@ -237,8 +237,8 @@ def steps_table(now: Opened) -> None:
         return
     with expander:
         st.caption(
-            f"Times in ms. A slow step exceeds the median by more than {SLOW_STEP_PCT:g}%: named "
-            "are the part that exceeds its median most and, for idle time, the cause."
+            f"Times in ms. A slow step exceeds the median by more than {SLOW_STEP_PCT:g}%; the "
+            "table names the part that exceeds its median most and, for idle time, the cause."
         )
         hidden = [] if steps[C.tokens].count() else [C.tokens, C.tokens_per_s]
         hidden += [] if slow else ["slow"]

@@ -38,7 +38,7 @@ _ROWS_OF_SAVING, _ROWS_OF_AXIS, _ROWS_OF_LINE, _LINE = 0.9, 3.5, 0.65, 55
 """Heights in rows of a bar of the waterfall beside the table, of the rest of it and of a line of
 its notes, and the characters of a line in a window of 1440 pixels."""
 
-_LEAST_SHOWN_PCT = 0.05
+_MIN_SHOWN_PCT = 0.05
 """A smaller share of the step rounds to 0.0%."""
 
 _NAME_PX = 250
@@ -65,7 +65,7 @@ def ranked_findings(now: Opened, in_view: int) -> None:
     on its page."""
     ranked = recommendations(now.run)
     gaining = sum(_gains(item, now.run) for item in ranked)
-    found = f"{gaining} of {count(len(ranked))} save at least {_LEAST_SHOWN_PCT:g}%"
+    found = f"{gaining} of {count(len(ranked))} save at least {_MIN_SHOWN_PCT:g}%"
     if gaining == len(ranked):
         found = counted(len(ranked), "finding")
     if len(ranked) > in_view:
@@ -147,9 +147,9 @@ _REMARKS = {
 
 
 def _gains(ranked: Recommendation, run: Run) -> bool:
-    """Return whether a finding saves at least _LEAST_SHOWN_PCT."""
+    """Return whether a finding saves at least _MIN_SHOWN_PCT."""
     gain = ranked.finding.impact
-    return gain is not None and gain.gain_pct >= _LEAST_SHOWN_PCT
+    return gain is not None and gain.gain_pct >= _MIN_SHOWN_PCT
 
 
 def _finding_row(now: Opened, ranked: Recommendation, whole: Recommendation) -> dict[str, object]:
@@ -211,7 +211,7 @@ def top_operations(now: Opened) -> None:
     over = over_steps(totals)
     st.caption(
         f"GPU time of what an operator launches itself{over and f', {over}'}; the operators that "
-        "it calls count on their own."
+        "it calls have rows of their own."
     )
     columns = charts.columns_of((*_TOP_COLUMNS, of_whole_column(totals)))
     small_table(frame, columns, "Operators with the most GPU time", widths={C.name: _NAME_PX})
@@ -275,8 +275,8 @@ def against_reference(now: Opened) -> None:
     slower = rows.filter(pl.col(C.outcome).is_in(SLOWER))
     st.caption(
         f"{count(rows.height)} operations have a counterpart in analysis "
-        f"{escape(now.run.manifest.reference or '')}; slower than bandwidths or compute peaks "
-        f"of the two GPUs explain: {count(slower.height)}."
+        f"{escape(now.run.manifest.reference or '')}; slower than the bandwidths or compute "
+        f"peaks of the two GPUs explain: {count(slower.height)}."
     )
     columns = charts.columns_of(TABLES[_OPERATIONS])
     small_table(rows, columns, "Operations of both traces", _COMPARED)

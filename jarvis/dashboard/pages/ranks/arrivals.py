@@ -43,12 +43,14 @@ def arrivals(chosen: Chosen) -> None:
         )
         edges, rest = int(shown[C.is_edge].sum()), instances.height - shown.height
         faded = (
-            f" {counted(edges, 'faded column')} at the edge of the recording: the ranks were not "
-            "together before, so waiting there may be from before it, and is not counted. Such a "
-            "delay can still be seen at the collectives after them."
+            f" {counted(edges, 'faded column')} at the edge of the recording: the ranks had "
+            "not met before, so waiting there may be from before the recording and is not counted. "
+            "The collectives after them can still show such a delay."
         )
         more = f" The first {MAX_INSTANCES} are shown, {rest:,} are not." if rest > 0 else ""
-        together = " A row is the last of its ranks." if _has_blocks(chosen) else ""
+        together = (
+            " Several ranks share a row, which shows the last one." if _has_blocks(chosen) else ""
+        )
         st.caption(
             "Ranks in warm colors arrive after the median of the ranks, blue ones before."
             f"{together}{' Strokes are ranks without a trace.' if absent.height else ''}"

@@ -44,8 +44,8 @@ def _waits(run: DistributedRun) -> None:
             label,
             milliseconds(float(median)) if isinstance(median, float) else MISSING,
             f"{per}; at most {milliseconds(float(most))}" if isinstance(most, float) else None,
-            help_text=f"{columns[name].meaning}; median of the ranks, {basis(run.tables)}. Not "
-            "what a step would gain.",
+            help_text=f"{columns[name].meaning}; median of the ranks, {basis(run.tables)}. This "
+            "is not what a step would gain.",
         )
 
 

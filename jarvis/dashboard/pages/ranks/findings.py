@@ -23,7 +23,7 @@ def rank_findings(run: DistributedRun) -> None:
         if not run.findings:
             st.info(NO_FINDING)
         if len(run.findings) > 1:
-            st.caption("Savings of several findings do not add up: they can be of the same time.")
+            st.caption("Savings of findings do not add up if they concern the same time.")
         for result in run.results.values():
             for note in result.notes:
                 st.caption(prose(note))

@@ -92,7 +92,7 @@ def _bars(chosen: Chosen, rows: pl.DataFrame) -> None:
     render_chart(drawing, "Causes of the delays of each rank, and what they cost")
     st.caption(
         f"Colors: what a rank did longer than the others before they had to wait for it, "
-        f"{basis(tables)}. Ticks: by how much the median step gets shorter if the rank is as the "
-        "median, at least and at most. Thin bars: how long the others wait for it without "
+        f"{basis(tables)}. Ticks: by how much the median step gets shorter if the rank is as fast "
+        "as the median, at least and at most. Thin bars: how long the others wait for it without "
         "computing, added up over them."
     )

@@ -224,8 +224,8 @@ def _ranks(run: DistributedRun) -> None:
             max_rows=16,
         )
         st.caption(
-            "A click on a rank opens its own analysis. Not means of steps are *Step saved*, the "
-            "time by which the median step gets shorter if this rank is as fast as the median of "
-            "the ranks; *Slower*, the same kernels against the median of the ranks; and *Last*, of "
-            "the whole recording."
+            "A click on a rank opens its own analysis. Times are means of steps, except *Step "
+            "saved*: the time by which the median step gets shorter if this rank is as fast as the "
+            "median of the ranks. *Slower* compares the same kernels with the median of the ranks, "
+            "*Last* is of the whole recording."
         )

@@ -149,6 +149,6 @@ def communicators(run: DistributedRun) -> None:
         small_table(rows, columns_of(_COMMUNICATORS), "Communicators", shown, widths)
         if edges := matched.height - inner.height:
             st.caption(
-                f"Times are without {edges:,} of {counted(matched.height, 'collective')}, those "
+                f"Times exclude {edges:,} of {counted(matched.height, 'collective')}, those "
                 "at the edge of the recording."
             )

@@ -120,7 +120,7 @@ def _watch(analysis_id: str, shown: int) -> None:
     newest = read_notes(current_user(), analysis_id).last_change
     by = f" by {code(newest.name)}" if newest else ""
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.info(f"The report was changed{by}. This page shows the version before.")
+        st.info(f"The report was changed{by}. This page shows the previous version.")
         if st.button("Show the changes", icon=":material/refresh:", key="report_refresh"):
             st.rerun()
 

@@ -133,8 +133,8 @@ def _has_ranks() -> bool:
         f"{PAGE}_ranks",
         "Distributed runs",
         (_ONE_ROW, _EACH_RANK),
-        "One row has the times of the rank with the median step time. Ranks are in no trend: they "
-        "ran at once.",
+        "One row has the times of the rank with the median step time. Rows of ranks are not in "
+        "trends, because the ranks ran at the same time.",
     )
     return shown == _EACH_RANK
 

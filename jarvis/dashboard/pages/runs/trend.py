@@ -49,7 +49,7 @@ def trend_card(rows: Sequence[RunRow]) -> None:
             f"{titles[time]} over {counted(points.height, 'run')}",
         )
         if left_out > 0:
-            st.caption(f"{counted(left_out, 'line')} with fewer runs left out: filter the table.")
+            st.caption(f"Not shown: {counted(left_out, 'line')} with fewer runs. Filter the table.")
 
 
 def groups_of(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:

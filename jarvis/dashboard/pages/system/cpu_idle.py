@@ -62,7 +62,7 @@ _SHORT = {
 _NAME_BESIDE_CALLS = 20
 """Length of the name of a kernel in a table that has host calls too."""
 
-_LEAST_SHOWN_PCT = 0.1
+_MIN_SHOWN_PCT = 0.1
 """Minimum share of idle time of a cause that has a bar."""
 
 _WIDTHS = {
@@ -93,7 +93,7 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
             f"({milliseconds(total_ms)} in {_extent(now)}): {cause.lower()}**",
             help="All gaps, each with the cause that best fits the recorded host calls.",
         )
-        least_ms = _LEAST_SHOWN_PCT / 100 * total_ms
+        least_ms = _MIN_SHOWN_PCT / 100 * total_ms
         shown = by_cause.filter(pl.col(C.idle_ms) >= least_ms)[C.cause]
         of_shown = gaps.filter(pl.col(C.cause).is_in(shown.implode()))
         drawing = charts.bars(
@@ -104,7 +104,7 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
         st.caption(
             "Causes are estimated from the recorded host calls and are not proven."
             + (
-                f" Not shown: {counted(left_out, 'cause')} below {_LEAST_SHOWN_PCT:g}%."
+                f" Not shown: {counted(left_out, 'cause')} below {_MIN_SHOWN_PCT:g}%."
                 if left_out
                 else ""
             )
@@ -204,7 +204,7 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
         listed = gaps[C.dur_ns].filter(gaps[C.dur_ns] >= MIN_GAP_NS)
         _histogram(listed / 1000, "gap", "Idle time")
         if short := gaps.height - listed.len():
-            st.caption(f"Without {counted(short, 'gap')} of less than 1 µs.")
+            st.caption(f"Not included: {counted(short, 'gap')} of less than 1 µs.")
     with right.container(border=True, height="stretch"):
         _histogram(computing[C.dur_ns] / 1000, "kernel", "Kernel time")
         left_out = [
@@ -217,7 +217,7 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
         ]
         if left_out:
             of_launch = " not linked to a launch" if has_others else ""
-            st.caption(f"Without {' and '.join(left_out)}{of_launch}.")
+            st.caption(f"Not included: {' and '.join(left_out)}{of_launch}.")
     why_another_tool(now, analysis.key, (Quantity.IDLE, Quantity.STREAM_IDLE, Quantity.BUSY))
 
 

@@ -256,7 +256,7 @@ def _longest(run: Run) -> None:
         if rest.height:
             most_us = charts.largest(rest[C.dur_us])
             notes.append(
-                f"Without {counted(rest.height, 'communication kernel')} whose launch is not "
+                f"Not included: {counted(rest.height, 'communication kernel')} whose launch is not "
                 f"recorded, of up to {milliseconds(most_us / 1000)}: see *Timeline*."
             )
         if notes:

@@ -56,8 +56,8 @@ def render(analysis: Analysis) -> None:
 
 
 _REACHED = {
-    IDLE_POOL: "The GPU idles less than that.",
-    COMMUNICATION_POOL: "More than that of the communication runs beside compute.",
+    IDLE_POOL: "The GPU is idle for less than that.",
+    COMMUNICATION_POOL: "More than that share of the communication runs beside compute.",
     "": "",
 }
 

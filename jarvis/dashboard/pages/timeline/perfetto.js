@@ -17,7 +17,7 @@ const answered = (viewer, origin) =>
     }
     const pings = setInterval(() => {
       if (viewer.closed) end(() => failed(new Error("The window was closed.")))
-      else if (Date.now() - since > PATIENCE_MS) end(() => failed(new Error("It does not answer.")))
+      else if (Date.now() - since > PATIENCE_MS) end(() => failed(new Error("Perfetto does not answer.")))
       else viewer.postMessage("PING", origin)
     }, PING_MS)
     addEventListener("message", listen)

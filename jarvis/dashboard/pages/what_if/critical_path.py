@@ -37,7 +37,7 @@ def critical_path(now: Opened, found: Together) -> None:
     with st.container(border=True):
         st.markdown(
             f"**{escape(_title(parts, list(paths)))}**",
-            help="The chain of calls, kernels and waits that the end of the steps waited for, from "
+            help="The chain of calls, kernels and waits that determines when the steps end, from "
             "the first step to the end of the work of the last one. Shortening what is not on it "
             "saves nothing; shortening what is on it saves time until another chain is as long. "
             f"{UNEXPLAINED.capitalize()}: in no recorded event of the steps. "

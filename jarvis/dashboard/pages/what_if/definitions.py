@@ -8,13 +8,13 @@ from jarvis.simulation.simulation import MAX_SLOWDOWN
 from jarvis.text.format import count, microseconds, percent
 
 WORDS = {
-    "Step": "the time between two step marks, else the recording; with several steps their mean",
+    "Step": "the time between two step marks, else the recording; of several steps, the mean",
     "Step time saved": "the recorded step minus the replayed one",
-    "Kernel time saved": "the sum of what kernels become shorter by",
-    "Hidden": "kernel time saved that the step does not gain, as something else takes as long",
-    "Room": "how many times as long an operation could take without moving the step, at most "
+    "Kernel time saved": "the sum of the times by which kernels get shorter",
+    "Hidden": "kernel time saved that the step does not gain, because other work takes as long",
+    "Room": "how many times as long an operation could take without a longer step, at most "
     f"{MAX_SLOWDOWN:.0f} times",
-    "Critical path": "the chain of calls, kernels and waits that the end of the steps waited for",
+    "Critical path": "the chain of calls, kernels and waits that determines when the steps end",
 }
 
 

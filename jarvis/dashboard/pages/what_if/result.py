@@ -32,8 +32,8 @@ def result(now: Opened, found: Together) -> None:
         if after_ms := tail_ms(now):
             st.caption(
                 f"The GPU finishes the work of the step {milliseconds(after_ms)} after its mark. "
-                "The step time excludes this, as on all pages, but what a change saves of it "
-                "counts. The drawn step and the critical path include it."
+                "The step time excludes this, as on all pages, but savings include what a change "
+                "saves of it. The drawn step and the critical path include it, too."
             )
 
 
@@ -42,7 +42,7 @@ def _joint(now: Opened, found: Together, unchanged: WhatIf) -> None:
     mean = f"Mean of {counted(unchanged.steps, 'step')}." if unchanged.steps > 1 else ""
     if found.result is None or not found.texts:
         st.markdown(f"### Step now {milliseconds(recorded_ms)}", help=_HELP)
-        add = "Add changes to simulate them together: their single savings do not add up."
+        add = "Add changes to simulate them together: their separate savings do not add up."
         st.caption(f"{mean} {add}".lstrip())
         return
     st.markdown("**Simulated step**", help=_HELP)
@@ -50,7 +50,7 @@ def _joint(now: Opened, found: Together, unchanged: WhatIf) -> None:
     st.caption(escape(f"{found.result.small_print} {mean}".rstrip()))
     left_out = len(found.alone) - len(found.texts)
     if left_out:
-        st.caption(f"Without {counted(left_out, 'change')} that cannot be simulated.")
+        st.caption(f"Not included: {counted(left_out, 'change')} that cannot be simulated.")
 
 
 def floor_line(now: Opened) -> str | None:

@@ -28,7 +28,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Suggestions:
-    """What changes can name in a run, as they write it, each with its label."""
+    """Names that a change can use, as written in the change, each with its label."""
 
     findings: Labels
     kernels: Labels
@@ -39,7 +39,7 @@ class Suggestions:
 
 @st.cache_resource(max_entries=_MAX_CACHED_RUNS, show_spinner=False, hash_funcs=HASH_OPENED)
 def suggestions_of(now: Opened) -> Suggestions:
-    """Return what changes can name in a run that can be simulated."""
+    """Return the names that a change of this run can use; the run must have a simulation."""
     run = now.run
     return Suggestions(
         findings={
@@ -73,7 +73,7 @@ def _kernels(run: Run) -> Labels:
 
 
 def _host(run: Run) -> Labels:
-    """Return the names by the host time that they own: without that of the spans inside them."""
+    """Return operators, frames and annotations by their own host time, without spans inside."""
     spans = run.table("sim_spans").filter(pl.col(C.cause) != SYNCHRONIZATION)
     marks = run.table("steps")[C.name].drop_nulls().unique()
     owned = own_time(spans.unique(C.uid, keep="first", maintain_order=True))

@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse
 from jarvis.core.request import AnalysisOptions
 from jarvis.pipeline.distributed import RankOptions
 from jarvis.pipeline.joint_what_if import JointWhatIf
-from jarvis.ranks.compared import compared_ranks
+from jarvis.ranks.compared import compare_ranks
 from jarvis.ranks.inputs import max_ranks
 from jarvis.ranks.run import DistributedRun
 from jarvis.reports.ranks_export import check_ranks_format
@@ -162,7 +162,7 @@ def lateness(person: Caller, analysis_id: AnalysisId, instance: int) -> DelayVie
 def compare(person: Caller, analysis_id: AnalysisId, reference: AnalysisId) -> RanksComparisonView:
     """Return how the run differs from the reference: medians of the ranks, and each rank."""
     target, other = (_opened(person, each)[1] for each in (analysis_id, reference))
-    found = compared_ranks(target, other)
+    found = compare_ranks(target, other)
     tables = {name: getattr(found, name).to_dicts() for name in ("medians", "places", "ranks")}
     return RanksComparisonView(notes=list(found.notes), **tables)
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from jarvis.core.staging import file_sha256
 from jarvis.core.workspace import TRUTH_NAME
-from jarvis.ranks.inputs import MAX_DEPTH, TooManyFilesError, expanded, max_ranks
+from jarvis.ranks.inputs import MAX_DEPTH, TooManyFilesError, expand_braces, max_ranks
 from jarvis.server.errors import AddressError, FetchError, IntakeError, InterruptedFetchError
 from jarvis.server.ingest.addresses import S3, SFTP, Address, address_of
 from jarvis.server.ingest.fetch.base import (
@@ -156,7 +156,7 @@ def names_several(text: str) -> bool:
         AddressError: it is not valid or not allowed.
         TooManyFilesError: the range has more traces than a job may have ranks.
     """
-    return address_of(text).is_folder or len(expanded(text)) > 1
+    return address_of(text).is_folder or len(expand_braces(text)) > 1
 
 
 def trace_urls(text: str) -> list[TraceUrl]:
@@ -171,7 +171,7 @@ def trace_urls(text: str) -> list[TraceUrl]:
     """
     address = address_of(text)
     if not address.is_folder:
-        return [TraceUrl(each, address_of(each).file_name) for each in expanded(text)]
+        return [TraceUrl(each, address_of(each).file_name) for each in expand_braces(text)]
     found: list[TraceUrl] = []
     with _lister(address) as list_folder:
         for path in _below(list_folder, address):

@@ -100,7 +100,7 @@ class Request(ABC):
         sample = uploads_dir() / SAMPLE_NAME
         if sample in self.inputs and not sample.exists():
             sample_trace()
-        custom_hardware.follow()
+        custom_hardware.synchronize()
         for path in self.inputs if is_shared() else ():
             step = Step(f"Fetch {path.name}", 1, 1 + len(STEPS), "started")
 

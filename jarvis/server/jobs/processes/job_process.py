@@ -19,7 +19,7 @@ from jarvis.core.errors import JarvisError
 from jarvis.core.memory_tuning import raise_thresholds
 from jarvis.core.staging import LABEL_VARIABLE
 from jarvis.pipeline import Step
-from jarvis.pipeline.steps import READING_EVERY_S
+from jarvis.pipeline.steps import READING_INTERVAL_S
 from jarvis.server.access.rights import Role
 from jarvis.server.database import JobKind, Visibility
 from jarvis.server.jobs.kinds import Request, request_of
@@ -111,7 +111,7 @@ def _rights_of(assignment: Assignment, request: Request) -> AbstractContextManag
 
 
 class _ProgressReporter:
-    """Sends each step, and at most every READING_EVERY_S the progress of reading a trace."""
+    """Sends each step, and at most every READING_INTERVAL_S the progress of reading a trace."""
 
     def __init__(
         self, send: Callable[[Message], None], on_step: Callable[[Step], None] | None
@@ -122,7 +122,7 @@ class _ProgressReporter:
 
     def __call__(self, step: Step) -> None:
         now = monotonic()
-        if step.state == "running" and now - self._sent_at < READING_EVERY_S:
+        if step.state == "running" and now - self._sent_at < READING_INTERVAL_S:
             return
         self._sent_at = now
         read = step.reading

@@ -11,7 +11,7 @@ import pytest
 from jarvis.cli import main
 from jarvis.core.errors import ReplayError
 from jarvis.pipeline import analyze
-from jarvis.replay import offers, select
+from jarvis.replay import replay_candidates, select
 from jarvis.run import Run
 from tests.builders import trace
 
@@ -21,7 +21,7 @@ LONG_LIST = "its lists of tensors are too long for the trace to record their sha
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with a product in two shapes, a sum, a list operator and one of another library."""
-    folder = tmp_path_factory.mktemp("offers")
+    folder = tmp_path_factory.mktemp("replay_candidates")
     builder = trace(device="AMD Instinct MI300X")
     for _ in range(3):
         builder.op("aten::mm", [[4096, 4096], [4096, 4096]]).launches("slow", us=2000.0)
@@ -45,7 +45,7 @@ def entries_of(package: bytes) -> list[dict[str, Any]]:
 
 
 def test_every_operator_is_offered_or_refused_with_a_reason(run: Run) -> None:
-    found = {offer.op_name: offer for offer in offers(run)}
+    found = {offer.op_name: offer for offer in replay_candidates(run)}
     assert list(found) == ["aten::mm", "aten::sum", "aten::cat", "vllm::rotary"]
     product = found["aten::mm"]
     assert (product.calls, product.distinct_calls, product.packaged_pct) == (4, 2, 100)
@@ -69,7 +69,7 @@ def test_what_the_trace_and_the_roofline_say_travels_with_a_call(run: Run) -> No
 
 
 def test_a_selection_is_one_package(run: Run) -> None:
-    (one, _) = offers(run)[0].uids
+    (one, _) = replay_candidates(run)[0].uids
     selection = select(run, [one], ["aten::sum", "aten::cat"])
     assert selection.file_name == "2_operators_replay_package.zip"
     assert [entry["op_name"] for entry in entries_of(selection.package())] == [

@@ -1,4 +1,4 @@
-"""Initial values of a replayed call's tensors: random noise, but valid indices.
+"""Initial values of the tensors of a replayed call: random numbers, but valid indices.
 
 A trace does not record contents. Invalid indices or negative probabilities would abort a replay;
 all other values are arbitrary.
@@ -138,7 +138,7 @@ _OVERWRITTEN = dict.fromkeys(
 """Operator -> the argument that it writes without reading, as is every output given by keyword."""
 
 
-def fill(operator: str, argument: Argument, dtype: str) -> dict[str, Any]:
+def initial_value(operator: str, argument: Argument, dtype: str) -> dict[str, Any]:
     """Return the initialization of one tensor, before ``bound_indices``: ``{"init": ...}`` and any
     bounds."""
     if (argument.is_written and argument.is_keyword) or argument.name == _OVERWRITTEN.get(operator):

@@ -24,7 +24,7 @@ _STANDARD_OUTPUT = 1
 
 
 @contextmanager
-def whole(place: Path) -> Iterator[Path]:
+def atomic_output(place: Path) -> Iterator[Path]:
     """Yield a temporary path to write to, which is moved to ``place`` if the block succeeds.
 
     The files of a folder are added to an existing folder, and replace files with the same names.
@@ -54,11 +54,11 @@ def write_sheets(
     from jarvis.reports.xlsx import write_workbook
 
     if workbook is not None:
-        with whole(workbook) as place:
+        with atomic_output(workbook) as place:
             write_workbook(sheets, place)
         yield workbook
     if folder is not None:
-        with whole(folder) as place:
+        with atomic_output(folder) as place:
             written = write_csvs(sheets, place)
         yield from (folder / path.name for path in written)
 
@@ -81,7 +81,7 @@ def _publish(written: Path, place: Path) -> None:
     elif _is_stream(place):
         _copy_into(written, place)
     elif place.is_symlink():
-        with whole(place) as beside:  # on the file system of the link's target
+        with atomic_output(place) as beside:  # on the file system of the link's target
             shutil.move(written, beside)
     else:
         written.replace(place)

@@ -26,7 +26,7 @@ from jarvis.schemas.names import C
 
 @dataclass(frozen=True, slots=True)
 class ReplayCandidate:
-    """An operator of a run, and the part of it that a package can hold.
+    """An operator of a run, and the part of its calls that a package can contain.
 
     ``uids`` are its rows of the operations table, most time first; ``distinct_calls`` the sets of
     arguments that can be packaged, ``packaged_time_us`` their kernel time and ``packaged_pct`` its
@@ -53,7 +53,7 @@ class ReplayCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The selected calls that a package holds, and the rows that it cannot."""
+    """The selected calls that can be packaged, and the rows that cannot."""
 
     title: str
     entries: list[dict[str, Any]]
@@ -73,7 +73,7 @@ class Selection:
         return package_bytes(title, self.entries)
 
 
-def offers(run: Run) -> list[ReplayCandidate]:
+def replay_candidates(run: Run) -> list[ReplayCandidate]:
     """Return every operator of a run with GPU time, most time first."""
     rows = _by_time(run.table("operations")).with_columns(
         op_name=pl.col(C.name).map_elements(operator_of, return_dtype=pl.String)
