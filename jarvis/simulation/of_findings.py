@@ -54,6 +54,19 @@ _SPANS_OF = {
 """Causes of idle time whose host calls are known: calls that overlap a gap are removed whole."""
 
 
+_OF_WORK = (
+    C.uid,
+    C.kind,
+    C.name,
+    C.dur_ns,
+    C.linked,
+    C.launch_uid,
+    C.operation_uid,
+    C.direction,
+)
+"""The columns of ``gpu_work`` by which changes of a finding are found."""
+
+
 def finding_changes(finding: Finding, simulation: Simulation) -> tuple[Change, ...]:
     """Return the changes that a finding proposes, by its middle estimate; none without a saving.
 
@@ -83,7 +96,8 @@ def _proposal(finding: Finding, simulation: Simulation) -> Callable[[End], tuple
         if finding.check == POOR_OVERLAP:
             hidden = _hidden_part(finding.impact.saved_ms.high, simulation)
         return lambda _: hidden
-    own, saved_ms = own_work(finding, simulation.tables["gpu_work"]), finding.impact.saved_ms
+    own = own_work(finding, simulation.tables["gpu_work"].select(_OF_WORK))
+    saved_ms = finding.impact.saved_ms
     if own.is_empty():
         return lambda _: ()
     if finding.check in FUSED:
@@ -279,7 +293,7 @@ def work_of_rows(finding: Finding, gpu_work: pl.DataFrame) -> pl.DataFrame:
     """Return the GPU work that a finding concerns: its events, or of the kernels of its rows."""
     if finding.events:
         return gpu_work.filter(pl.col(C.uid).is_in(finding.events))
-    own = gpu_work.filter(pl.col(C.operation_uid).is_in(sorted(finding.row_uids)))
+    own = gpu_work.filter(pl.col(C.operation_uid).is_in(list(finding.row_uids)))
     return own.filter(pl.col(C.name).is_in(finding.kernels)) if finding.kernels else own
 
 
