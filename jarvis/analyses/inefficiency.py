@@ -218,7 +218,6 @@ class _Subject:
     def content(self) -> dict[str, Any]:
         group, chosen, values = self.group, self.chosen, self.values
         return {
-            "operations": group.operations,
             "evidence": evidence_of(group),
             "algorithmic": chosen.message("algorithmic", values),
             "kernel": chosen.message("kernel", values),
@@ -265,7 +264,7 @@ def _inefficiency(
         is_pattern=is_pattern,
     )
     is_expected = usual is not None and usual.is_met
-    return Finding(
+    found = Finding(
         check=check,
         category=data.key,
         title=MESSAGES(f"title.{title or check}", subject=subject_of(group)),
@@ -276,6 +275,8 @@ def _inefficiency(
         verify=subject.chosen.message("verify", subject.values) or _verify(group, gain),
         **subject.content,
     )
+    # One tuple, of up to thousands, for all targets: a validated one is a copy.
+    return found.model_copy(update={"operations": subject.group.operations})
 
 
 def _caveat(

@@ -285,7 +285,7 @@ class OperationGroup:
         """Return whether the rows include one of the trace's top operations."""
         return bool(self._values(C.is_top_operation).any())
 
-    @property
+    @cached_property
     def operations(self) -> tuple[OpRef, ...]:
         """Return references to the rows."""
         columns = (C.uid, C.name, C.input_dims, C.operation_count)
