@@ -158,7 +158,7 @@ def run_analyses(
     nothing = split.operations.clear()
     if described is None:
         claimed = split.operations.partition_by(C.category, as_dict=True)
-    facts = known.setdefault(Facts, Facts(table))
+    facts = Facts(table, known.setdefault(Facts, {}))
     replayed = replayed_operations(table)
     outcomes: dict[str, AnalysisOutcome] = {}
     for key, analysis in analyses.items():
