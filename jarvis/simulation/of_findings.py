@@ -54,19 +54,6 @@ _SPANS_OF = {
 """Causes of idle time whose host calls are known: calls that overlap a gap are removed whole."""
 
 
-_OF_WORK = (
-    C.uid,
-    C.kind,
-    C.name,
-    C.dur_ns,
-    C.linked,
-    C.launch_uid,
-    C.operation_uid,
-    C.direction,
-)
-"""The columns of ``gpu_work`` by which changes of a finding are found."""
-
-
 def finding_changes(finding: Finding, simulation: Simulation) -> tuple[Change, ...]:
     """Return the changes that a finding proposes, by its middle estimate; none without a saving.
 
@@ -96,8 +83,7 @@ def _proposal(finding: Finding, simulation: Simulation) -> Callable[[End], tuple
         if finding.check == POOR_OVERLAP:
             hidden = _hidden_part(finding.impact.saved_ms.high, simulation)
         return lambda _: hidden
-    own = own_work(finding, simulation.tables["gpu_work"].select(_OF_WORK))
-    saved_ms = finding.impact.saved_ms
+    own, saved_ms = own_work(finding, simulation.tables["gpu_work"]), finding.impact.saved_ms
     if own.is_empty():
         return lambda _: ()
     if finding.check in FUSED:
