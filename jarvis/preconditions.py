@@ -101,9 +101,14 @@ class Subject:
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of one trace, each derived once."""
+    """The facts of one trace, each derived once.
+
+    ``kept`` has those that do not name the subject of a finding, which can be thousands of
+    operations: a caller may keep them for other findings of the trace.
+    """
 
     tables: Tables
+    kept: dict[tuple[str, tuple[Subject, ...]], bool | None] = field(default_factory=dict)
     _known: dict[tuple[str, tuple[Subject, ...]], bool | None] = field(default_factory=dict)
 
     def hold(self, needs: Iterable[str], subject: Subject) -> bool:
@@ -118,14 +123,15 @@ class Facts:
         found = _PRECONDITION.fullmatch(need)
         if found is None or found["name"] not in FACTS:
             raise ValueError(f"{need!r} does not name a fact")
-        name, arguments = found["name"], tuple[Subject, ...]()
+        name, arguments, known = found["name"], tuple[Subject, ...](), self.kept
         if name in OF_SUBJECT:
             is_other = found["uids"] or found["to"]
+            known = self.kept if is_other else self._known
             uids = tuple(map(int, (found["uids"] or "").split()))
             arguments = (Subject(uids, found["to"]) if is_other else subject,)
-        if (name, arguments) not in self._known:
-            self._known[name, arguments] = FACTS[name](self, *arguments)
-        return self._known[name, arguments] is (not found["no"])
+        if (name, arguments) not in known:
+            known[name, arguments] = FACTS[name](self, *arguments)
+        return known[name, arguments] is (not found["no"])
 
     def table(self, name: str, *columns: str) -> pl.DataFrame:
         """Return these columns of a table; without rows if the table or a column is missing."""

@@ -398,7 +398,7 @@ def test_serve_runs_the_app_in_its_folder(
     assert command[command.index("--port") + 1] == "8600"
     assert Path.cwd() == resource("app.py").parent.resolve()
     assert os.environ["JARVIS_HOME"] == str(tmp_path / "kept")
-    assert os.environ["_RJEM_MALLOC_CONF"] == "narenas:2"
+    assert os.environ["_RJEM_MALLOC_CONF"] == "narenas:2,muzzy_decay_ms:0"
     assert os.environ["MALLOC_ARENA_MAX"] == "16", "what a user sets stays"
     assert {"_RJEM_MALLOC_CONF", "MALLOC_ARENA_MAX"} & without_server_arenas().keys() == {
         "MALLOC_ARENA_MAX"

@@ -167,7 +167,8 @@ def _kernel_of(group: OperationGroup) -> str | Message | None:
     if kernel is None:
         return None
     launches = count_of(f"^{re.escape(kernel.lower())}$")
-    calls = int(group.rows.select(pl.min_horizontal(launches, C.operation_count).sum()).item())
+    rows = group.select(C.kernels, C.operation_count)
+    calls = int(rows.select(pl.min_horizontal(launches, C.operation_count).sum()).item())
     if calls in (0, group.calls):
         return kernel
     return PLACES("kernel", kernel=kernel, some=calls, calls=group.calls)
@@ -176,7 +177,8 @@ def _kernel_of(group: OperationGroup) -> str | Message | None:
 def _calls_at_place(group: OperationGroup) -> Message | None:
     """Return how many calls run where the heaviest row does; None if all do."""
     place = group.heaviest[C.called_from]
-    calls = int(group.rows.filter(pl.col(C.called_from).eq_missing(place))[C.operation_count].sum())
+    rows = group.select(C.called_from, C.operation_count)
+    calls = int(rows.filter(pl.col(C.called_from).eq_missing(place))[C.operation_count].sum())
     return None if calls == group.calls else PLACES("some", some=calls, calls=group.calls)
 
 
@@ -185,5 +187,5 @@ def place_of(group: OperationGroup) -> Message | None:
     place = group.heaviest[C.called_from]
     if not place:
         return None
-    is_only = group.rows[C.called_from].n_unique() == 1
+    is_only = group.select(C.called_from)[C.called_from].n_unique() == 1
     return PLACES("in" if is_only else "mostly_in", place=place)

@@ -1,8 +1,8 @@
 """The definition of an analysis: rows it claims, checks, advice, page; and its stored manifest."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Self
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self, TypeVar
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
@@ -14,6 +14,8 @@ from jarvis.impact import TARGET_PCT
 from jarvis.perf_report import Totals
 from jarvis.schemas import FLAG, INTEGER, NAMES, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,8 @@ class CategoryData:
     system analyses). ``tables`` are those that it ``needs`` and that the report has. ``baseline``
     is the bandwidth that simple operators reach in the whole trace, None if none moves enough.
     ``explained_uids`` are the rows that the analysis's ``specific`` checks found inefficient,
-    ``replayed_uids`` those whose GPU work graphs replay for the most part.
+    ``replayed_uids`` those whose GPU work graphs replay for the most part. ``known`` keeps what is
+    the same at every target (``once``).
     """
 
     key: str
@@ -115,6 +118,22 @@ class CategoryData:
     baseline: Baseline | None = None
     explained_uids: frozenset[int] = frozenset()
     replayed_uids: frozenset[int] = frozenset()
+    known: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, name: object, make: Callable[["CategoryData"], _Made]) -> _Made:
+        """Return what a function makes of this input; that of another target if the function does
+        not read the target."""
+        key = (name, self.explained_uids)
+        if key in self.known:
+            known: _Made = self.known[key]
+            return known
+        watched = _Watched(**{each.name: vars(self)[each.name] for each in fields(CategoryData)})
+        made = make(watched)
+        if not watched.reads_target:
+            self.known[key] = made
+        elif isinstance(self, _Watched):
+            self.note_target()
+        return made
 
     @property
     def bases(self) -> dict[str, float]:
@@ -134,6 +153,21 @@ class CategoryData:
     def gpu_time_ms(self) -> float:
         """GPU time of the claimed operations."""
         return float(self.operations[C.kernel_time_us].sum()) / 1000
+
+
+class _Watched(CategoryData):
+    """Input of an analysis that notes whether its target is read."""
+
+    reads_target = False
+
+    def note_target(self) -> None:
+        """Note that the target is read."""
+        vars(self)["reads_target"] = True
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "target_pct":
+            self.note_target()
+        return super().__getattribute__(name)
 
 
 Check = Callable[[CategoryData], Iterator[Finding]]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -111,8 +112,6 @@ MESSAGES = MessageTable(
 HEAVIEST_CALL = "the heaviest call"
 """Reasons that begin with it state facts of that call, not of all."""
 
-_FEW_ROWS = 16
-
 MIN_TB_PER_S = 1e-4
 """Lower rates are printed in MB/s."""
 
@@ -127,9 +126,9 @@ def low_efficiency(data: CategoryData) -> Iterator[Finding]:
     Threshold: {impact.BOTTLENECK_EFFICIENCY_PCT}% of the roofline; {impact.BOTTLENECK_TIME_MS} ms
     or {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
-    for group in _cards(data, _is_below(data, impact.BOTTLENECK_EFFICIENCY_PCT)):
-        if _is_time_relevant(group):
-            yield _inefficiency(data, group, "low_efficiency")
+    for subject in data.once(_low_subjects, _low_subjects):
+        if _is_time_relevant(subject.group):
+            yield _inefficiency(data, subject, "low_efficiency")
 
 
 def opportunity(data: CategoryData) -> Iterator[Finding]:
@@ -142,14 +141,17 @@ def opportunity(data: CategoryData) -> Iterator[Finding]:
     Threshold: the target efficiency, {impact.TARGET_PCT}% by default; at least {MIN_COMPUTE_PCT}%
     of compute.
     """
-    low = pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT
-    below = _is_below(data, data.target_pct)
-    for group in _cards(data, below & ~low):
-        if group.is_top or _is_time_relevant(group):
-            yield _inefficiency(data, group, "opportunity")
-    for group in _cards(data, below & low):
-        if group.is_top and not _is_time_relevant(group):
-            yield _inefficiency(data, group, "opportunity", title="top")
+    is_low = pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT
+    for subject in _subjects(data, _is_below(data, data.target_pct) & ~is_low):
+        if subject.group.is_top or _is_time_relevant(subject.group):
+            yield _inefficiency(data, subject, "opportunity")
+    if data.target_pct < impact.BOTTLENECK_EFFICIENCY_PCT:
+        low = _subjects(data, _is_below(data, data.target_pct))
+    else:
+        low = data.once(_low_subjects, _low_subjects)
+    for subject in low:
+        if subject.group.is_top and not _is_time_relevant(subject.group):
+            yield _inefficiency(data, subject, "opportunity", title="top")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +198,46 @@ def _is_below(data: CategoryData, efficiency_pct: float) -> pl.Expr:
     return is_below & ~is_explained & (pl.col(C.kernel_time_us) > 0)
 
 
-def _cards(data: CategoryData, wanted: pl.Expr) -> Iterator[OperationGroup]:
-    """Yield the groups that are large enough for a finding and do not exceed what is usual."""
-    for group in groups(data.operations, wanted, MIN_COMPUTE_PCT):
-        usual = expectation(data, group)
-        if usual is None or not usual.is_exceeded:
-            yield group
+@dataclass(frozen=True)
+class _Subject:
+    """Operations that are large enough for a finding, and what it says of them at every target."""
+
+    group: OperationGroup
+    usual: Expectation | None
+    chosen: ChosenAdvice
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        return values_of(self.group)
+
+    @cached_property
+    def reason(self) -> Message | None:
+        return _reason(self.group, self.chosen, self.values)
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        group, chosen, values = self.group, self.chosen, self.values
+        return {
+            "evidence": evidence_of(group),
+            "algorithmic": chosen.message("algorithmic", values),
+            "kernel": chosen.message("kernel", values),
+            "hypothesis": resolve(group.heaviest[HYPOTHESIS], values),
+            "caveat": _caveat(group, self.usual, chosen, values),
+            "capture": _capture(group, chosen, values),
+        }
+
+
+def _subjects(data: CategoryData, wanted: pl.Expr) -> list[_Subject]:
+    """Return the groups that are large enough for a finding and do not exceed what is usual."""
+    found = (
+        _Subject(group, expectation(data, group), _advice(data, group))
+        for group in groups(data.operations, wanted, MIN_COMPUTE_PCT)
+    )
+    return [each for each in found if each.usual is None or not each.usual.is_exceeded]
+
+
+def _low_subjects(data: CategoryData) -> list[_Subject]:
+    return _subjects(data, _is_below(data, impact.BOTTLENECK_EFFICIENCY_PCT))
 
 
 def _is_time_relevant(group: OperationGroup) -> bool:
@@ -209,14 +245,12 @@ def _is_time_relevant(group: OperationGroup) -> bool:
 
 
 def _inefficiency(
-    data: CategoryData, group: OperationGroup, check: str, *, title: str | None = None
+    data: CategoryData, subject: _Subject, check: str, *, title: str | None = None
 ) -> Finding:
-    chosen = _advice(data, group)
-    usual = expectation(data, group)
+    group, usual = subject.group, subject.usual
     efficiency = group.efficiency_pct or 0.0
-    values = values_of(group)
     gain = _gain(data, group, efficiency, usual)
-    is_pattern = chosen.advice.is_notable
+    is_pattern = subject.chosen.advice.is_notable
     local = impact.local_priority(
         compute_pct=group.compute_pct, efficiency_pct=efficiency, is_pattern=is_pattern
     )
@@ -230,23 +264,19 @@ def _inefficiency(
         is_pattern=is_pattern,
     )
     is_expected = usual is not None and usual.is_met
-    return Finding(
+    found = Finding(
         check=check,
         category=data.key,
         title=MESSAGES(f"title.{title or check}", subject=subject_of(group)),
-        operations=group.operations,
-        evidence=evidence_of(group),
-        issue=_issue(group, usual, gain, _reason(group, chosen, values)),
-        algorithmic=chosen.message("algorithmic", values),
-        kernel=chosen.message("kernel", values),
+        issue=_issue(group, usual, gain, subject.reason),
         priority_local=local.lowered() if is_expected else local,
         priority=final.lowered() if is_expected else final,
         impact=gain,
-        hypothesis=resolve(group.heaviest[HYPOTHESIS], values),
-        caveat=_caveat(group, usual, chosen, values),
-        verify=chosen.message("verify", values) or _verify(group, gain),
-        capture=_capture(group, chosen, values),
+        verify=subject.chosen.message("verify", subject.values) or _verify(group, gain),
+        **subject.content,
     )
+    # One tuple, of up to thousands, for all targets: a validated one is a copy.
+    return found.model_copy(update={"operations": subject.group.operations})
 
 
 def _caveat(
@@ -270,8 +300,8 @@ def _reason(
     reason = chosen.message("reason", values)
     if reason is None or chosen.advice.reason.startswith(HEAVIEST_CALL):
         return reason
-    rows = group.rows.iter_rows(named=True, buffer_size=_FEW_ROWS)  # the second often differs
-    if all(chosen.message("reason", {**values, **values_of_row(row)}) == reason for row in rows):
+    each = ({**values, **values_of_row(row)} for row in group.each_row())
+    if all(chosen.message("reason", values) == reason for values in each):
         return reason
     return MESSAGES("reason.of_some", some=group.heaviest_calls, calls=group.calls, reason=reason)
 
@@ -397,10 +427,11 @@ def _times(group: OperationGroup) -> dict[str, EvidenceValue]:
 def _parts(group: OperationGroup) -> Message | None:
     """Return ``MLP 5.10 ms, attention 0.80 ms``, if the analysis assigns rows to parts of a
     model."""
-    if C.model_part not in group.rows.columns:
+    if C.model_part not in group.every.columns:
         return None
     times = (
-        group.rows.drop_nulls(C.model_part)
+        group.select(C.model_part, C.kernel_time_us)
+        .drop_nulls(C.model_part)
         .group_by(C.model_part)
         .agg(pl.col(C.kernel_time_us).sum())
     )

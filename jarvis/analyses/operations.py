@@ -74,6 +74,7 @@ MIN_COMPUTE_PCT = 0.5
 MODULES_SHOWN = 3
 
 _MAX_REFERENCES = 40_000
+_FEW_ROWS = 16
 
 LIKELY_COMPUTE = 100.0
 LIKELY_MEMORY = 50.0
@@ -153,54 +154,75 @@ class OperationGroup:
     """Rows of one operator with one pattern or bound: the subject of a finding.
 
     An operator's time is spread over one row per shape; thresholds on single rows would miss it.
-    ``rows`` are sorted, most time first. Times in ms, shares and efficiencies in percent.
+    ``places`` are those of its rows in ``every``, most time first; None if it has them all. Times
+    in ms, shares and efficiencies in percent.
     """
 
-    rows: pl.DataFrame
+    every: pl.DataFrame
+    places: pl.Series | None = None
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """Return the rows with all columns: a copy, as there are many."""
+        return self.select(*self.every.columns)
+
+    def select(self, *columns: str) -> pl.DataFrame:
+        """Return these columns of the rows."""
+        found = self.every.select(columns)
+        return found if self.places is None else found[self.places]
+
+    def each_row(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows; they are copied a few at a time, as often the first ones are enough."""
+        for first in range(0, self.every.height, _FEW_ROWS):
+            if self.places is None:
+                part = self.every.slice(first, _FEW_ROWS)
+            else:
+                part = self.every[self.places.slice(first, _FEW_ROWS)]
+            yield from part.iter_rows(named=True)
 
     @property
     def name(self) -> str:
         """Return the operator."""
-        return str(self.rows[C.name][0])
+        return str(self.heaviest[C.name])
 
     @property
     def pattern(self) -> str | None:
         """Return the pattern of these rows."""
-        value: str | None = self.rows[PATTERN][0]
+        value: str | None = self.heaviest[PATTERN]
         return value
 
     @property
     def bound(self) -> str | None:
         """Return ``compute``, ``memory`` or None."""
-        value: str | None = self.rows[C.bound][0]
+        value: str | None = self.heaviest[C.bound]
         return value
 
     @cached_property
     def heaviest(self) -> dict[str, Any]:
         """Return the row with most time."""
-        return self.rows.row(0, named=True)
+        return self.every.row(0 if self.places is None else self.places[0], named=True)
 
-    @property
+    @cached_property
     def time_ms(self) -> float:
         """Return the GPU time of all calls in ms."""
         return self._sum(C.kernel_time_us) / 1000
 
-    @property
+    @cached_property
     def category_pct(self) -> float:
         """Return the share of the category's GPU time."""
         return self._sum(C.percent_of_category)
 
-    @property
+    @cached_property
     def compute_pct(self) -> float:
         """Return the share of the trace's compute time."""
         return self._sum(C.percent_of_compute)
 
-    @property
+    @cached_property
     def calls(self) -> int:
         """Return the calls of the operator."""
         return int(self._sum(C.operation_count))
 
-    @property
+    @cached_property
     def signatures(self) -> int:
         """Return the number of distinct arguments, and of rows without recorded ones."""
         return len(self._calls_by_arguments)
@@ -217,16 +239,19 @@ class OperationGroup:
         Rows differ in what is recorded beside arguments, too, such as the thread.
         """
         number = pl.int_range(pl.len())
-        rows = self.rows.with_columns(number=pl.when(pl.col(C.input_dims).is_null()).then(number))
+        rows = self.select(*ARGUMENTS, C.operation_count)
+        rows = rows.with_columns(number=pl.when(pl.col(C.input_dims).is_null()).then(number))
         grouped = rows.group_by(*ARGUMENTS, "number", maintain_order=True)
         return grouped.agg(pl.col(C.operation_count).sum())[C.operation_count]
 
     @cached_property
     def time_per_call(self) -> float | Message:
         """Return the mean kernel time of a call in ms, or the groups of times that lie apart."""
-        return call_times.time_per_call(self.rows)
+        return call_times.time_per_call(
+            self.select(C.populations, C.operation_count, C.kernel_time_us)
+        )
 
-    @property
+    @cached_property
     def launches(self) -> int:
         """Return the number of GPU events of all calls."""
         return int(self._sum(C.kernel_count))
@@ -234,13 +259,14 @@ class OperationGroup:
     @cached_property
     def efficiency_pct(self) -> float | None:
         """Return the time-weighted share of the roofline; None if no row has one."""
-        return weighted_efficiency(self.rows)
+        return weighted_efficiency(self.select(C.pct_roofline, C.bound, C.kernel_time_us))
 
-    @property
+    @cached_property
     def compute_peak_pct(self) -> float | None:
         """Return the achieved FLOPs/s as a share of the compute peak, regardless of the bound; None
         if either is not known."""
-        known = self.rows.drop_nulls([C.flops, C.peak_tflops])
+        columns = (C.flops, C.operation_count, C.peak_tflops, C.kernel_time_us)
+        known = self.select(*columns).drop_nulls([C.flops, C.peak_tflops])
         time_us = float(known[C.kernel_time_us].sum())
         if time_us <= 0:
             return None
@@ -250,21 +276,22 @@ class OperationGroup:
     @cached_property
     def is_launch_bound(self) -> bool:
         """Return whether launch overhead, not the roofline, dominates most of the time."""
-        launching_us = self.rows[C.kernel_time_us].filter(self.rows[C.is_launch_bound]).sum()
+        rows = self.select(C.kernel_time_us, C.is_launch_bound)
+        launching_us = rows[C.kernel_time_us].filter(rows[C.is_launch_bound]).sum()
         return float(launching_us) > self._sum(C.kernel_time_us) / 2
 
     @property
     def is_top(self) -> bool:
         """Return whether the rows include one of the trace's top operations."""
-        return bool(self.rows[C.is_top_operation].any())
+        return bool(self._values(C.is_top_operation).any())
 
-    @property
+    @cached_property
     def operations(self) -> tuple[OpRef, ...]:
         """Return references to the rows."""
         columns = (C.uid, C.name, C.input_dims, C.operation_count)
-        return tuple(map(_reference, *(self.rows[column].to_list() for column in columns)))
+        return tuple(map(_reference, *(self._values(column).to_list() for column in columns)))
 
-    @property
+    @cached_property
     def rate(self) -> tuple[float, float, str] | None:
         """Return achieved rate, peak and unit of the resource that bounds the rows; None without a
         peak."""
@@ -273,15 +300,19 @@ class OperationGroup:
             if self.bound == "compute"
             else (C.bytes, C.peak_tb_per_s, "TB/s")
         )
-        done = (self.rows[work] * self.rows[C.operation_count]).sum()
+        done = (self._values(work) * self._values(C.operation_count)).sum()
         seconds = self._sum(C.kernel_time_us) / 1e6
-        peak = self.rows[peak_column][0]
+        peak = self.heaviest[peak_column]
         if not done or peak is None or seconds <= 0:
             return None
         return float(done) / 1e12 / seconds, float(peak), unit
 
     def _sum(self, column: str) -> float:
-        return float(self.rows[column].sum())
+        return float(self._values(column).sum())
+
+    def _values(self, column: str) -> pl.Series:
+        values = self.every[column]
+        return values if self.places is None else values[self.places]
 
 
 @lru_cache(_MAX_REFERENCES)
@@ -309,7 +340,7 @@ def groups(
         C.kind: pl.coalesce(PATTERN, pl.when(C.is_launch_bound).then(pl.lit(LAUNCH_BOUND))),
         "peak": pl.when(pl.col(C.bound) == "compute").then(C.compute),
     }
-    found = (  # only the rows of each group are copied with all of their columns
+    found = (
         rows.lazy()
         .with_row_index("row")
         .filter(pl.lit(value=True) if wanted is None else wanted)
@@ -320,7 +351,7 @@ def groups(
         .sort(C.kernel_time_us, descending=True, maintain_order=True)
         .collect()
     )
-    yield from (OperationGroup(rows[own]) for own in found["row"])
+    yield from (OperationGroup(rows, own) for own in found["row"])
 
 
 def timeline_window(gpu_work: pl.DataFrame) -> pl.DataFrame:

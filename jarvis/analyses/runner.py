@@ -3,15 +3,16 @@
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import unwrap
-from typing import Protocol
+from typing import Any, Protocol
 
 import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact, savings
 from jarvis.analyses.attention_copies import without_removed
-from jarvis.analyses.base import Analysis, CategoryData
+from jarvis.analyses.base import Analysis, CategoryData, Check
 from jarvis.analyses.baseline import Baseline, measure_baseline
 from jarvis.analyses.chain_context import with_chains
 from jarvis.analyses.chains import Chain, chains
@@ -136,14 +137,17 @@ def run_analyses(
     simulation: Simulation | None = None,
     described: Mapping[str, pl.DataFrame] | None = None,
     inference: Mapping[str, pl.DataFrame] = NO_TABLES,
+    known: dict[object, Any] | None = None,
 ) -> dict[str, AnalysisOutcome]:
     """Return the outcome of every analysis by key, in the order of ``analyses``.
 
     ``compute_units`` is the number of compute units of the GPU, None if the trace lacks it;
     ``simulation`` is None if step times cannot be simulated. ``described`` are rows of categories
     with the columns that their analyses added, which do not depend on ``targets``. ``inference``
-    are tables that the report lacks. Analyses ``only_with`` other tables are left out.
+    are tables that the report lacks. ``known`` keeps what is the same at every target for the next
+    one. Analyses ``only_with`` other tables are left out.
     """
+    known = {} if known is None else known
 
     def table(name: str) -> pl.DataFrame | None:
         return inference[name] if name in inference else _table(report, name)
@@ -154,7 +158,7 @@ def run_analyses(
     nothing = split.operations.clear()
     if described is None:
         claimed = split.operations.partition_by(C.category, as_dict=True)
-    facts = Facts(table)
+    facts = Facts(table, known.setdefault(Facts, {}))
     replayed = replayed_operations(table)
     outcomes: dict[str, AnalysisOutcome] = {}
     for key, analysis in analyses.items():
@@ -175,6 +179,7 @@ def run_analyses(
                 target_pct=targets.of_category(key),
                 baseline=split.baseline,
                 replayed_uids=replayed,
+                known=known.setdefault(key, {}),
             )
             outcomes[key] = _run(analysis, report, facts, data)
         except Exception as error:  # isolates analyses from each other
@@ -238,25 +243,30 @@ def _run(
         status=Status.OK if has_data else Status.NO_DATA,
         error=None if is_compute else absent,
         findings=tuple(findings),
-        metrics=analysis.measure(data) if analysis.measure and has_data else {},
-        **(_sums(data, absent) if is_compute and has_data else {}),
+        metrics=data.once("metrics", analysis.measure) if analysis.measure and has_data else {},
+        **(data.once("sums", partial(_sums, absent=absent)) if is_compute and has_data else {}),
     )
     prepared = analysis.prepare(data) if analysis.prepare and has_data else None
     return AnalysisOutcome(result, data.operations if is_compute else None, prepared)
 
 
 def _findings(analysis: Analysis, data: CategoryData) -> list[Finding]:
-    specific = [finding for check in analysis.specific for finding in check(data)]
+    specific = [finding for check in analysis.specific for finding in _found(check, data)]
     explained = frozenset(row.uid for finding in specific for row in finding.operations)
     rest = replace(data, explained_uids=explained)
     last = [check for check in analysis.checks if unwrap(check) is nothing_to_fix]
     found = [*specific]
     for check in analysis.checks:
         if check not in last:
-            found += check(rest)
+            found += _found(check, rest)
     if not has_work(found):
-        found += (finding for check in last for finding in check(rest))
+        found += (finding for check in last for finding in _found(check, rest))
     return found
+
+
+def _found(check: Check, data: CategoryData) -> list[Finding]:
+    """Return the findings of a check; those of another target if it does not read the target."""
+    return data.once(check, lambda watched: list(check(watched)))
 
 
 def _has_data(analysis: Analysis, data: CategoryData) -> bool:
@@ -283,7 +293,7 @@ def _table(report: ReportTables, name: str) -> pl.DataFrame | None:
         return None
 
 
-def _sums(data: CategoryData, absent: str | None) -> dict[str, object]:
+def _sums(data: CategoryData, *, absent: str | None) -> dict[str, object]:
     rows, totals = data.operations, data.totals
     efficiency = pl.col(C.pct_roofline)
     rated = rows.select(C.kernel_time_us, C.pct_roofline, C.bound).filter(

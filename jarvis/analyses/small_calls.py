@@ -69,22 +69,26 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
     calls = pl.col(C.operation_count).filter(can_be_short & ~is_reported).sum().over(C.name)
     compute_pct = pl.col(C.percent_of_compute).filter(~is_reported).sum().over(C.name)
     is_candidate = ~is_reported & (calls >= MANY_CALLS) & (compute_pct >= MIN_COMPUTE_PCT)
-    places = (  # only the rows of candidates are copied with all of their columns
+    candidates = (  # only the rows with short calls are copied with all of their columns
         data.operations.select(
-            C.name, C.kernel_time_us, C.uid, is_candidate=is_candidate, place=pl.int_range(pl.len())
+            C.name,
+            C.kernel_time_us,
+            C.uid,
+            is_candidate=is_candidate,
+            can_be_short=can_be_short,
+            place=pl.int_range(pl.len()),
         )
         .filter("is_candidate")
         .sort(C.kernel_time_us, C.uid, descending=[True, False])
         .group_by(C.name, maintain_order=True)
-        .agg("place")
+        .agg("place", short=pl.col("place").filter("can_be_short"))
     )
-    for place in places["place"]:
-        part = data.operations[place]
-        group = OperationGroup(_short_part(part))
+    for place, short in zip(candidates["place"], candidates["short"], strict=True):
+        group = OperationGroup(_short_part(data.operations[short]))
         if group.calls < MANY_CALLS or group.compute_pct < MIN_COMPUTE_PCT:
             continue
         if impact.is_time_relevant(group.time_ms, group.category_pct):
-            yield _small_calls(data, OperationGroup(part), group)
+            yield _small_calls(data, OperationGroup(data.operations, place), group)
 
 
 def _is_short() -> pl.Expr:

@@ -142,11 +142,10 @@ def at_targets(run: Run, targets: Targets) -> Run:
         and result.status is Status.OK  # no data at one target, no data at another
         and result.tier != "system"  # their findings depend on no efficiency
     }
-    operations = run.table("operations")
     outcomes = run_analyses(
         _OwnTables(run),
         made,
-        SplitOperations(operations, run.table("top_operations"), measure_baseline(operations)),
+        _split(run),
         compute_units=compute_units(manifest.trace, manifest.hardware),
         targets=targets,
         simulation=run.simulation_if_any,
@@ -155,9 +154,19 @@ def at_targets(run: Run, targets: Targets) -> Run:
             for key, analysis in made.items()
             if analysis.tier == "compute"
         },
+        known=run.known,
     )
     results = {key: outcome.result for key, outcome in outcomes.items()}
     return with_results(run, {**run.results, **results}, options)
+
+
+def _split(run: Run) -> SplitOperations:
+    if SplitOperations not in run.known:
+        operations, top = run.table("operations"), run.table("top_operations")
+        baseline = measure_baseline(operations)
+        run.known[SplitOperations] = SplitOperations(operations, top, baseline)
+    split: SplitOperations = run.known[SplitOperations]
+    return split
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePath
-from typing import Self
+from typing import Any, Self
 
 import orjson
 import polars as pl
@@ -142,6 +142,11 @@ class Run:
         """The target efficiencies of the run and of its categories."""
         options = self.manifest.options
         return Targets.parse(options.target_pct, options.category_targets)
+
+    @cached_property
+    def known(self) -> dict[object, Any]:
+        """What analyses keep of the run, as it is the same at every target."""
+        return {}
 
     @cached_property
     def analyses(self) -> Mapping[str, Analysis]:

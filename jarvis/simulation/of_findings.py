@@ -279,7 +279,7 @@ def work_of_rows(finding: Finding, gpu_work: pl.DataFrame) -> pl.DataFrame:
     """Return the GPU work that a finding concerns: its events, or of the kernels of its rows."""
     if finding.events:
         return gpu_work.filter(pl.col(C.uid).is_in(finding.events))
-    own = gpu_work.filter(pl.col(C.operation_uid).is_in(sorted(finding.row_uids)))
+    own = gpu_work.filter(pl.col(C.operation_uid).is_in(list(finding.row_uids)))
     return own.filter(pl.col(C.name).is_in(finding.kernels)) if finding.kernels else own
 
 

@@ -4,11 +4,9 @@ import numpy as np
 import polars as pl
 
 from jarvis import impact
-from jarvis.changes import Work
 from jarvis.core.arrays import Int64s
 from jarvis.core.request import Targets
 from jarvis.schemas.names import C
-from jarvis.simulation.changed_weights import at_target
 from jarvis.simulation.edges import Kind
 from jarvis.simulation.graph import What
 from jarvis.simulation.simulation import Simulation
@@ -44,8 +42,8 @@ def step_savings_us(
     the others are null.
     """
     rated = operations.select(C.uid, has_efficiency=impact.has_efficiency())
-    wanted = rated.filter("has_efficiency")[C.uid]
-    gained_ns = _gained_ns(simulation, Work(operations=tuple(wanted.to_list())), target_pct, limit)
+    wanted = rated.filter("has_efficiency").select(C.uid)
+    gained_ns = _gained_ns(simulation, wanted, target_pct, limit)
     gain_ns = pl.when(pl.col("taken") > 0).then("gained_ns").otherwise(0)
     gain_us = pl.when("has_efficiency").then(gain_ns / 1e3)
     return (
@@ -56,18 +54,28 @@ def step_savings_us(
 
 
 def _gained_ns(
-    simulation: Simulation, work: Work, target_pct: float, limit: int | None
+    simulation: Simulation, wanted: pl.DataFrame, target_pct: float, limit: int | None
 ) -> pl.DataFrame:
-    """Return ``uid, taken, gained_ns`` of the operations whose kernel time gets shorter: by what,
-    and what the steps gain in a replay each, for ``limit`` of those that save NEGLIGIBLE_PCT."""
+    """Return ``uid, taken, gained_ns`` of the operations (``uid``) whose kernel time gets shorter:
+    by what, and what the steps gain in a replay each, for ``limit`` of those that save
+    NEGLIGIBLE_PCT."""
     from jarvis.simulation.replay import LANES, replay_apart  # loads compiled kernels
 
     graph, recorded_ns = simulation.graph, sum(simulation.recorded.steps_ns)
-    edges, durations = at_target(simulation.index, simulation, work, target_pct)
-    shorter = np.rint(durations).astype(np.int64)
-    taken_ns = graph.weight[edges] - shorter
-    events = _with_operation(
-        simulation, edges, pl.DataFrame({"edge": edges, "shorter": shorter, "taken": taken_ns})
+    factors = simulation.operation_factors(target_pct).filter(pl.col("factor") < 1)
+    events = (
+        simulation.operation_edges.lazy()
+        .join(factors, left_on=C.operation_uid, right_on=C.uid)
+        .join(wanted.lazy(), left_on=C.operation_uid, right_on=C.uid, how="semi")
+        .collect()
+    )
+    recorded = graph.weight[events["edge"].to_numpy()]
+    shorter = np.rint(recorded * events["factor"].to_numpy()).astype(np.int64)
+    events = events.select(
+        C.operation_uid,
+        "edge",
+        shorter=pl.Series(shorter),
+        taken=pl.Series(recorded - shorter),
     )
     every = (
         events.group_by(C.operation_uid)

@@ -255,8 +255,8 @@ class Simulation:
     def edges(self, work: Work) -> Int64s:
         """Return the duration edges of the GPU events of some work."""
         if (known := self._edges.get(work)) is None:
-            uids = self.tables["gpu_work"].filter(self._belongs_to(work))[C.uid]
-            known = self.index.gpu_edges(uids.to_numpy())
+            events = self.tables["gpu_work"].lazy().filter(self._belongs_to(work))
+            known = self.index.gpu_edges(events.select(C.uid).collect()[C.uid].to_numpy())
             if len(self._edges) >= MAX_WORK:
                 self._edges.clear()
             self._edges[work] = known
@@ -280,7 +280,7 @@ class Simulation:
         An operation reaches the target as a whole, so all its events have one factor, which leaves
         them KERNEL_FLOOR_US on average.
         """
-        factors = self._target_factors(target_pct)
+        factors = self.operation_factors(target_pct)
         factor = (
             self.tables["gpu_work"]
             .lazy()
@@ -294,18 +294,28 @@ class Simulation:
 
     def has_efficiency(self, work: Work) -> bool:
         """Return whether the efficiency of any operation of some work is known."""
-        factors = self._target_factors(impact.FULL_PCT)
+        factors = self.operation_factors(impact.FULL_PCT)
         own = self.tables["gpu_work"].lazy().filter(self._belongs_to(work))
         rated = own.join(factors, left_on=C.operation_uid, right_on=C.uid, how="semi")
         return not rated.select(C.uid).collect().is_empty()
 
-    def _target_factors(self, target_pct: float) -> pl.LazyFrame:
+    def operation_factors(self, target_pct: float) -> pl.LazyFrame:
+        """Return the operations with a reliable efficiency and the factor by which each gets
+        shorter at a target (``uid, factor``)."""
         return (
             self.tables["operations"]
             .lazy()
             .filter(impact.has_efficiency() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT))
             .select(C.uid, factor=1 - impact.saved_us(target_pct) / pl.col(C.kernel_time_us))
         )
+
+    @cached_property
+    def operation_edges(self) -> pl.DataFrame:
+        """The duration edges of the GPU events of operations (``edge, operation_uid``)."""
+        uids, edges = self.index.gpu_edge
+        known = self.tables["gpu_work"].select(C.uid, C.operation_uid).drop_nulls()
+        found = pl.DataFrame({C.uid: uids, "edge": edges}).join(known, on=C.uid)
+        return found.drop(C.uid)
 
     def fastest_ns(self, uids: Sequence[int]) -> Int64s:
         """Return for each collective the time of the fastest of its kind, group and size."""

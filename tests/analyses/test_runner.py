@@ -11,6 +11,7 @@ from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.runner import NO_HARDWARE, run_analyses, split_operations
 from jarvis.core.errors import MissingTableError
+from jarvis.core.request import Targets
 from jarvis.findings import Status
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import BUILTIN, Registry
@@ -153,3 +154,38 @@ def test_findings_are_ranked() -> None:
 def test_equal_input_gives_equal_bytes() -> None:
     first, second = (run(report(*GEMMS))["gemm"].result.model_dump_json() for _ in range(2))
     assert first == second
+
+
+def test_only_checks_that_read_the_target_run_again_at_another_one() -> None:
+    made, runs = report(*GEMMS), []
+
+    def of_rows(data: CategoryData):
+        runs.append("rows")
+        yield from ()
+
+    def of_target(data: CategoryData):
+        runs.append(data.target_pct)
+        yield from ()
+
+    def of_target_inside(data: CategoryData):
+        data.once("inside", lambda inner: runs.append(("inside", inner.target_pct)))
+        yield from ()
+
+    checks = (of_rows, of_target, of_target_inside)
+    analyses = {"gemm": replace(load_analyses()["gemm"], checks=checks, specific=())}
+    split, known = split_operations(made, analyses), {}
+    for pct in (60.0, 90.0):
+        run_analyses(made, analyses, split, targets=Targets(pct), known=known)
+    assert runs == ["rows", 60.0, ("inside", 60.0), 90.0, ("inside", 90.0)]
+
+
+def test_what_analyses_keep_changes_no_finding() -> None:
+    made, known = report(*GEMMS), {}
+    analyses = load_analyses()
+    split = split_operations(made, analyses)
+    for pct in (90.0, 30.0, 50.0, 90.0):
+        kept, fresh = (
+            run_analyses(made, analyses, split, targets=Targets(pct), known=each)
+            for each in (known, {})
+        )
+        assert [o.result for o in kept.values()] == [o.result for o in fresh.values()]

@@ -2,7 +2,7 @@
 cached for reruns of the page."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 import streamlit as st
@@ -42,10 +42,10 @@ _HELP = (
 def with_step_savings(now: Opened, key: str, rows: pl.DataFrame, target_pct: float) -> pl.DataFrame:
     """Return all rows of a category with ``saved_step_us`` at a target, the mean of the steps;
     without the column if step times are not simulated."""
-    saved_us = _savings_us(now, key, target_pct)
-    if saved_us is None:
+    savings = _savings_us(now, key, target_pct)
+    if savings is None:
         return rows.drop(C.saved_step_us, strict=False)
-    return rows.with_columns(saved_us)
+    return rows.with_columns(savings.of_rows())
 
 
 def step_line(
@@ -136,8 +136,29 @@ def _together(
     )
 
 
+@dataclass(frozen=True)
+class _Savings:
+    """``saved_step_us`` of all operations of a category as caches keep it: few have a value that is
+    neither null nor 0. ``values_us`` are those of the rows at ``places``."""
+
+    is_zero: pl.Series
+    places: pl.Series
+    values_us: pl.Series
+
+    @classmethod
+    def of(cls, saved_us: pl.Series) -> Self:
+        """Return the savings of a column."""
+        places = (saved_us != 0).arg_true()
+        return cls(saved_us == 0, places, saved_us[places])
+
+    def of_rows(self) -> pl.Series:
+        """Return the column."""
+        zeros = pl.select(pl.when(self.is_zero).then(0.0).alias(C.saved_step_us)).to_series()
+        return zeros.scatter(self.places, self.values_us)
+
+
 @st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_STORED)
-def _savings_us(now: Opened, key: str, target_pct: float) -> pl.Series | None:
+def _savings_us(now: Opened, key: str, target_pct: float) -> _Savings | None:
     """Return ``saved_step_us`` of all operations of a category, the mean of the steps; None if
     steps are not simulated."""
     stored, rows = now.run.stored or now.run, rows_of(now, key)
@@ -148,4 +169,4 @@ def _savings_us(now: Opened, key: str, target_pct: float) -> pl.Series | None:
         if simulation is None:
             return None
         saved_us = step_savings_us(rows, simulation, target_pct, LIVE_ROWS)
-    return saved_us / step_count(now.run.manifest.totals)
+    return _Savings.of(saved_us / step_count(now.run.manifest.totals))
