@@ -19,6 +19,7 @@ from jarvis.dashboard.widgets.distributed import rank_choice
 from jarvis.dashboard.widgets.finding_cards import EVIDENCE
 from jarvis.dashboard.widgets.job_view import job_chip
 from jarvis.dashboard.widgets.keyboard import keyboard
+from jarvis.dashboard.widgets.window import watch_window
 from jarvis.server.storage.catalog import Catalog, name_of
 
 # Streamlit imports it lazily; Altair, in another session's thread, could then use it half imported.
@@ -80,6 +81,7 @@ def draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: Me
         login.user_line()
         keyboard(searched_pages(sections))
         page_links(sections, sidebar.marks_of_opened(catalog))
+        watch_window()
     try:
         body()
         with facts_slot:

@@ -131,6 +131,7 @@ def _kind(now: Opened, rows: pl.DataFrame, times: pl.DataFrame) -> None:
             addresses=_addresses(now, rows[C.operation_uid]),
             max_rows=20,
             alike=(C.mean_us, C.p50_us, C.p95_us, C.max_us),
+            cut=(C.operation, C.kernel),
         )
 
 
