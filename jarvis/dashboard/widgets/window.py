@@ -10,8 +10,15 @@ _KEY, _IS_WIDE = "_window", "_is_wide"
 
 _SCRIPT = """
 export default ({ data, setStateValue }) => {
-  const isWide = innerWidth >= data.wide_px
-  if (isWide !== data.is_wide) setStateValue("is_wide", isWide)
+  let isKnownWide = data.is_wide
+  const tell = () => {
+    const isWide = innerWidth >= data.wide_px
+    if (isWide === isKnownWide) return
+    isKnownWide = isWide
+    setStateValue("is_wide", isWide)
+  }
+  window.onresize = tell // one handler, though this runs for each rerun
+  tell()
 }
 """
 
