@@ -16,8 +16,10 @@ from jarvis.dashboard.session.navigation import install_history_patch
 from jarvis.dashboard.session.state import NotOneRankError
 from jarvis.dashboard.sidebar import show_removal_notice
 from jarvis.dashboard.widgets.distributed import rank_choice
+from jarvis.dashboard.widgets.finding_cards import EVIDENCE
 from jarvis.dashboard.widgets.job_view import job_chip
 from jarvis.dashboard.widgets.keyboard import keyboard
+from jarvis.dashboard.widgets.window import watch_window
 from jarvis.server.storage.catalog import Catalog, name_of
 
 # Streamlit imports it lazily; Altair, in another session's thread, could then use it half imported.
@@ -79,6 +81,7 @@ def draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: Me
         login.user_line()
         keyboard(searched_pages(sections))
         page_links(sections, sidebar.marks_of_opened(catalog))
+        watch_window()
     try:
         body()
         with facts_slot:
@@ -98,13 +101,26 @@ def draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: Me
 
 
 def _style(colors: Palette) -> str:
-    """Return the color of text on the primary color, which Streamlit has as white in any theme, and
-    keep names and options in one line where they fit: browsers break ``--an-option`` at hyphens."""
+    """Return styles that Streamlit has no option for.
+
+    Text on the primary color, which Streamlit has as white in any theme. Names and options in one
+    line where they fit: browsers break ``--an-option`` at hyphens. Evidence of findings in as many
+    columns as fit.
+    """
+    evidence = f"[class*=st-key-{EVIDENCE}_]"
     return (
         "<style>[data-testid^=stBaseButton-primary]:not(:disabled),"
         f"[data-testid=stMultiSelect] [data-tag] {{color: {ink(colors.primary)}}}"
         "[data-testid=stMarkdownContainer] :is(p, li) > code {display: inline-block; "
-        "max-width: 100%}</style>"
+        "max-width: 100%}"
+        f"{evidence} table {{display: block; border: 0}}"
+        f"{evidence} thead {{position: absolute; clip-path: inset(50%)}}"
+        f"{evidence} tr {{display: grid; grid-template-columns: 13rem minmax(0, 1fr)}}"
+        f"{evidence} td {{border-width: 0 0 1px; overflow-wrap: anywhere}}"
+        f"{evidence} [data-testid=stElementContainer]:not(:last-child) tbody, "
+        f"{evidence} [data-testid=stElementContainer]:only-child tbody {{display: grid; "
+        "column-gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr))}"
+        "</style>"
     )
 
 

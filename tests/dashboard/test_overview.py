@@ -97,6 +97,17 @@ def test_a_title_that_is_too_long_is_cut_at_its_end(sample_run: Run) -> None:
     assert shown("Low efficiency: `aten::convolution_backward`") == "convoluti…ward: low efficiency"
 
 
+def test_names_of_findings_use_the_room_of_a_wide_window(filed: Draw, sample_id: str) -> None:
+    page = filed("overview", analysis=sample_id)
+    narrow = page.dataframe[0].value["finding"].to_list()
+    page.session_state["_is_wide"] = True
+    wide = page.run().dataframe[0].value["finding"].to_list()
+    name = "ScaledDotProductFlashAttentionBackward0 (backward): low efficiency"
+    assert name not in narrow
+    assert name in wide
+    assert not any("…" in each for each in wide)
+
+
 def test_the_bars_of_the_waterfall_follow_each_other(sample_run: Run) -> None:
     found = savings_of(sample_run)
     assert len(found) > 8

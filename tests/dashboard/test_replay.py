@@ -35,6 +35,8 @@ def operators(page: AppTest) -> list[dict[str, Any]]:
 def test_every_operator_is_in_the_table(filed: Draw, sample_id: str, sample_run: Run) -> None:
     page = filed("replay", analysis=sample_id)
     assert not page.exception
+    page.session_state["_is_wide"] = True  # names are whole
+    page.run()
     found = replay_candidates(sample_run)
     rows = operators(page)
     assert [row["op_name"] for row in rows] == [
@@ -131,3 +133,13 @@ def test_an_operation_offers_its_own_package(registered: Draw, small_id: str) ->
     page = registered("gemm", analysis=small_id, gemm_op=str(unknown))
     assert not page.get("download_button")
     assert "No replay package: its recorded arguments fit no known signature." in words(page)
+
+
+def test_operators_of_the_same_short_name_differ(filed: Draw, tmp_path: Path) -> None:
+    built = trace(device="AMD Instinct MI300X")
+    for warps in (16, 64):
+        built = built.op(f"void add_norm<float, {warps}>(float*)", []).launches("norm", us=10.0)
+    path = built.write(tmp_path / "norms.json")
+    page = filed("replay", analysis=submit(Submission(path)).id)
+    assert not page.exception
+    assert sorted(page.dataframe[0].value["op_name"]) == ["add_norm <16>", "add_norm <64>"]

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from jarvis.analyses import load_analyses
 from jarvis.core.workspace import analyses_dir
 from jarvis.dashboard.pages.category.operations_table import with_small_shares
-from jarvis.dashboard.widgets.table import in_readable_units, number_format
+from jarvis.dashboard.widgets.table import cut_to_width, in_readable_units, number_format
 from jarvis.schemas import FLAG, INTEGER, NUMBER, Column
 from tests.dashboard.table_widths import CARD_PX, PAGE_PX, used_px
 
@@ -117,3 +117,9 @@ def test_the_main_columns_are_in_view_in_a_window_of_1280_pixels(
     draw = request.getfixturevalue("registered" if page in load_analyses() else "filed")
     table = draw(page, analysis=request.getfixturevalue("sample_id")).dataframe[place]
     assert used_px(table, last) <= room_px
+
+
+def test_a_name_without_room_keeps_its_end() -> None:
+    names = pl.Series(["max_pool2d_with_indices_backward", "mm", None])
+    assert cut_to_width(names, 175).to_list() == ["max_pool2d_with_i…backward", "mm", None]
+    assert cut_to_width(names, 220).to_list() == names.to_list()

@@ -1,12 +1,12 @@
 """The replay page: operators of the open analysis, and a replay package of the selected ones."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from zlib import crc32
 
 import polars as pl
 import streamlit as st
 
-from jarvis.charts import Columns, columns_of
+from jarvis.charts import Columns, columns_of, with_short_names
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.state import Opened, load_stored
@@ -15,11 +15,13 @@ from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.replay_section import replay_section
 from jarvis.dashboard.widgets.table import (
     configured,
+    cut_to_width,
     height_of,
     in_readable_units,
     valued,
     without_pale_texts,
 )
+from jarvis.dashboard.widgets.window import room_px
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.replay import ReplayCandidate, automatic_operators, replay_candidates
 from jarvis.replay.package import automatic_rule
@@ -27,7 +29,6 @@ from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted, milliseconds, percent, quoted
 from jarvis.text.markdown import escape
-from jarvis.text.short_names import short_operation_name
 
 _SEPARATOR = "-"
 _MAX_ROWS = 12
@@ -84,6 +85,7 @@ def chosen_candidates(
 def _table(frame: pl.DataFrame, columns: Columns, key: str) -> list[int]:
     """Draw the rows; return the indices of the selected ones."""
     frame, columns = in_readable_units(frame[valued(frame, frame.columns)], columns)
+    frame = frame.with_columns(cut_to_width(frame["op_name"], room_px(_WIDTHS["op_name"])))
     event = st.dataframe(
         without_pale_texts(frame),
         key=key,
@@ -166,9 +168,10 @@ def replay_page(now: Opened) -> None:
     shown = _filtered(candidates)
     if not shown:
         st.info("No operator passes the filters: show all, or clear the search.")
-    frame = _frame(now, shown)
+    names = _names(candidates)
+    frame = _frame(now, shown, names)
     chosen = chosen_candidates(_PAGE, candidates, shown, frame, _COLUMNS)
-    _legend(shown, set(frame["package"]))
+    _legend(shown, set(frame["package"]), names)
     st.subheader("Package of the selection")
     if not any(candidate.distinct_calls for candidate in candidates):
         st.info(
@@ -220,17 +223,16 @@ def _metric_cards(candidates: Sequence[ReplayCandidate]) -> None:
         )
 
 
-def _legend(shown: Sequence[ReplayCandidate], states: set[str]) -> None:
+def _legend(shown: Sequence[ReplayCandidate], states: set[str], names: Mapping[str, str]) -> None:
     """Draw what the words of the table mean, and why operators are not packaged."""
     meanings = [text for state, text in _PACKAGE_MEANINGS.items() if state in states]
     st.caption(f"{counted(len(shown), 'operator')}. {'; '.join(meanings)}.")
     refused: dict[str, list[str]] = {}
     for candidate in shown:
         if candidate.reason:
-            name = quoted(short_operation_name(candidate.op_name))
-            refused.setdefault(candidate.reason, []).append(name)
+            refused.setdefault(candidate.reason, []).append(quoted(names[candidate.op_name]))
     if refused:
-        lines = (f"- {', '.join(names)}: {escape(why)}" for why, names in refused.items())
+        lines = (f"- {', '.join(each)}: {escape(why)}" for why, each in refused.items())
         with st.expander(
             f"Not packaged, or only in part: {counted(sum(map(len, refused.values())), 'operator')}"
         ):
@@ -256,11 +258,18 @@ def _filtered(candidates: Sequence[ReplayCandidate]) -> list[ReplayCandidate]:
     ]
 
 
-def _frame(now: Opened, shown: Sequence[ReplayCandidate]) -> pl.DataFrame:
+def _names(candidates: Sequence[ReplayCandidate]) -> Mapping[str, str]:
+    """Return a different short name for each operator."""
+    names = pl.DataFrame({C.name: [candidate.op_name for candidate in candidates]})
+    rows = with_short_names(names.with_columns(shapes=pl.lit(None, pl.String)), "shapes")
+    return dict(rows.select(C.name, "short_name").iter_rows())
+
+
+def _frame(now: Opened, shown: Sequence[ReplayCandidate], names: Mapping[str, str]) -> pl.DataFrame:
     automatic = automatic_operators(now.run)
     rows = [
         {
-            "op_name": short_operation_name(candidate.op_name),
+            "op_name": names[candidate.op_name],
             C.percent_of_compute: candidate.percent_of_compute or None,  # copies are no compute
             C.time_ms: candidate.kernel_time_us / 1000,
             C.efficiency_pct: candidate.efficiency_pct,

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from itertools import zip_longest
 from math import isclose
 from typing import Any
 
@@ -100,7 +99,7 @@ _EVIDENCE_LENGTH, _EVIDENCE_NAME_LENGTH = 300, 100
 """Kernel names can have a thousand characters; a row's details have the full name."""
 
 _SHORT_VALUE_LENGTH = 60
-"""Maximum length of a value that shares a row with another one."""
+"""Maximum length of a value that shares a row with others."""
 
 _NOTES = {
     "hypothesis": "Likely cause",
@@ -116,6 +115,9 @@ _KERNEL_SPAN = re.compile(r"`((?:void |_Z)[^`]+)`")
 _CODE_SPAN = re.compile(r"`([^`]+)`")
 
 _MAX_CACHED = 256
+
+EVIDENCE = "evidence"
+"""Prefix of the keys of containers with evidence, whose tables ``shell.py`` lays out in columns."""
 
 FINDINGS = "findings"
 """Prefix of the keys of containers with cards, among which ``keyboard.js`` moves."""
@@ -271,7 +273,7 @@ def _card(
             place.markdown(f"**{heading}**  \n{_with_short_kernels(prose(text))}")
     if finding.priority_reason:
         st.markdown(f"**Priority** · {prose(finding.priority_reason)}")
-    evidence_table(finding)
+    evidence_table(finding, key)
     with st.container(horizontal=True):
         _notes(finding)
     if finding.operations:
@@ -289,23 +291,19 @@ def _evidence_title(name: str, text: str) -> str:
     return title.partition(" (")[0] if text.endswith(("MB/s", "%")) else title
 
 
-def evidence_table(finding: Finding) -> None:
-    """Draw the evidence as a table, two quantities in a row, and one of those with long values:
-    beside it where the window is wide enough, else below."""
+def evidence_table(finding: Finding, key: str) -> None:
+    """Draw the evidence: short values in as many columns as the window has room for, long values
+    in a table below. ``key`` is the prefix of the keys of the card."""
     short: list[tuple[str, str]] = []
     long: list[tuple[str, str]] = []
     for name, value in shown_evidence(finding).items():
         text = _value(name, value)
         of_length = short if len(text) <= _SHORT_VALUE_LENGTH else long
         of_length.append((Markdown(f"**{escape(_evidence_title(name, text))}**"), prose(text)))
-    half = (len(short) + 1) // 2
-    pairs = zip_longest(short[:half], short[half:], fillvalue=("", ""))
     heads = ("Evidence", "Value")
-    tables = [table(heads * 2, ((*left, *right) for left, right in pairs))] if short else []
-    tables += [table(heads, long)] if long else []
-    with st.container(horizontal=True):
-        for each in tables:
-            st.markdown(each, width="content")
+    with st.container(key=f"{EVIDENCE}_{key}", gap="xsmall"):
+        for pairs in filter(None, (short, long)):
+            st.markdown(table(heads, pairs))
 
 
 def _notes(finding: Finding) -> None:

@@ -11,12 +11,17 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.charts import Columns, decimals_of, in_readable_unit, largest
 from jarvis.dashboard.session import navigation
+from jarvis.dashboard.widgets.window import room_px
 from jarvis.schemas import Column
 from jarvis.text.format import BYTE_UNITS, MISSING
+from jarvis.text.markdown import shortened
 
 _ROWS = 10
 _ROW_PX, _FRAME_PX = 31, 2
 """Heights of a row at the font size of the theme, and of the frame of a table."""
+
+_CHARACTER_PX, _PADDING_PX = 6.0, 16
+"""Mean width of a character of a name, and the padding of a cell."""
 
 
 def small_table(
@@ -31,6 +36,7 @@ def small_table(
     max_rows: int = _ROWS,
     addresses: Sequence[str] | None = None,
     alike: Sequence[str] = (),
+    cut: Sequence[str] = (),
 ) -> None:
     """Draw a table without the columns that have no value.
 
@@ -45,9 +51,14 @@ def small_table(
         max_rows: Maximum rows in view; the others are scrolled.
         addresses: URLs of the pages that a click on a row opens, with ``key``.
         alike: Columns that have the unit of the first of them, and equal decimals.
+        cut: Columns of ``widths`` whose long names are cut in their middle.
     """
     shown = valued(frame, [name for name in names or columns if name in frame.columns])
     frame, columns = in_readable_units(frame.select(shown), columns, alike=alike)
+    if widths is not None:
+        frame = frame.with_columns(
+            cut_to_width(frame[name], room_px(widths[name])) for name in cut if name in shown
+        )
     of_alike = [frame[name] for name in shown if name in alike]
     finest = max(of_alike, key=lambda s: number_format(columns[s.name], s), default=None)
     config = {
@@ -138,6 +149,14 @@ def with_short_texts(
         for name, short in functions.items()
         if name in frame.columns
     )
+
+
+def cut_to_width(texts: pl.Series, width_px: int) -> pl.Series:
+    """Return texts cut in their middle where they do not fit in a column of that width: a table
+    cuts them at their end, which can be what differs."""
+    length = int((width_px - _PADDING_PX) / _CHARACTER_PX)
+    cut = [None if text is None else shortened(text, length) for text in texts]
+    return pl.Series(texts.name, cut, pl.String)
 
 
 def without_pale_texts(frame: pl.DataFrame) -> pl.DataFrame:

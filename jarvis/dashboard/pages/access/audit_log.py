@@ -40,10 +40,9 @@ def render() -> None:
     if not may(person, Role.ADMIN):
         return
     st.subheader("Audit log")
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        audit_filter, shown_by = _filters()
-        lines = count_audit(engine, person, audit_filter)
-        number = page_number(_PAGE, lines, shown_by, None)
+    audit_filter, shown_by = _filters()
+    lines = count_audit(engine, person, audit_filter)
+    number = page_number(_PAGE, lines, shown_by, None)
     if not lines:
         is_filtered = audit_filter != AuditFilter()
         st.caption("No entry matches the filters." if is_filtered else "No entries yet.")
@@ -55,26 +54,35 @@ def render() -> None:
 
 def _filters() -> tuple[AuditFilter, str]:
     """Draw the filters, and return them with their key."""
-    who = text_input("access_person", "Person", "part of a name", "Only entries of this person.")
-    action = keyed_choice(
-        "access_action",
-        "Action",
-        {_ALL: "All actions", **{str(each): _word(each) for each in Action}},
-        _ALL,
-        "Only entries with this action.",
-    )
-    via = keyed_choice(
-        "access_via",
-        "Channel",
-        {_ALL: "All channels", **{str(each): str(each) for each in Channel}},
-        _ALL,
-        "Dashboard pages, API or command line.",
-    )
-    subject = text_input(
-        "access_subject", "Object", "id or title", "Part of the id or title of the object."
-    )
-    labels = {key: label for key, (label, _) in _DAYS.items()}
-    days = _DAYS[keyed_choice("access_days", "Time", labels, _ALL, "Only entries since then.")][1]
+    places = st.columns(5, vertical_alignment="bottom")
+    with places[0]:
+        who = text_input(
+            "access_person", "Person", "part of a name", "Only entries of this person."
+        )
+    with places[1]:
+        action = keyed_choice(
+            "access_action",
+            "Action",
+            {_ALL: "All actions", **{str(each): _word(each) for each in Action}},
+            _ALL,
+            "Only entries with this action.",
+        )
+    with places[2]:
+        via = keyed_choice(
+            "access_via",
+            "Channel",
+            {_ALL: "All channels", **{str(each): str(each) for each in Channel}},
+            _ALL,
+            "Dashboard pages, API or command line.",
+        )
+    with places[3]:
+        subject = text_input(
+            "access_subject", "Object", "id or title", "Part of the id or title of the object."
+        )
+    with places[4]:
+        labels = {key: label for key, (label, _) in _DAYS.items()}
+        time = keyed_choice("access_days", "Time", labels, _ALL, "Only entries since then.")
+    days = _DAYS[time][1]
     audit_filter = AuditFilter(
         person=who or None,
         action=None if action == _ALL else Action(action),

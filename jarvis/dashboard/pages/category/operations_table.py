@@ -20,6 +20,7 @@ from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.dashboard.widgets.table import (
     SMALL_PERCENTAGES,
     configured,
+    cut_to_width,
     height_of,
     in_readable_units,
     with_short_texts,
@@ -240,6 +241,11 @@ def _part(
         before = sum(_PLACES.get(n, widths.get(n, 0)) for n in names[: names.index(C.called_from)])
         room_px = _PAGE_PX - before
         widths |= {**_PLACES, C.called_from: min(_needed_px(shown[C.called_from]), room_px)}
+    shown = shown.with_columns(
+        cut_to_width(shown[name], widths[name])
+        for name in (C.name, C.called_from)
+        if name in names and name in widths
+    )
     uids = part[C.uid]
     return _Part(
         # Streamlit draws lists as badges, and would convert a frame to pandas.

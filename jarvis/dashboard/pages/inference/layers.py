@@ -73,13 +73,15 @@ def _figures(rows: pl.DataFrame, times: pl.DataFrame) -> None:
     slowest = int(np.argmax(totals.to_numpy()))
     per_group = rows[C.layer_count][0] // totals.len()
     unit, phase = _unit(rows, times), rows[C.phase][0]
-    with st.container(horizontal=True):
+    places = st.columns(4)
+    with places[0]:
         metric_card(
             "Layers",
             count(rows[C.layer_count][0]),
             counted(rows[C.position].n_unique(), "kernel") + f" per {unit}",
             help_text=_COLUMNS[C.layer_count].meaning,
         )
+    with places[1]:
         metric_card(
             f"Median {unit}",
             microseconds(float(np.median(totals.to_numpy()))),
@@ -87,12 +89,14 @@ def _figures(rows: pl.DataFrame, times: pl.DataFrame) -> None:
             help_text="Median GPU time of the kernels that repeat. Kinds of layers that alternate "
             "repeat as a group.",
         )
+    with places[2]:
         metric_card(
             f"Longest {unit}",
             microseconds(float(totals.to_numpy().max())),
             f"{unit} {slowest}",
             help_text="GPU time of the slowest repeat, the mean of the steps.",
         )
+    with places[3]:
         metric_card(
             "Share",
             percent(float(rows[C.share_pct].sum())),
@@ -131,6 +135,7 @@ def _kind(now: Opened, rows: pl.DataFrame, times: pl.DataFrame) -> None:
             addresses=_addresses(now, rows[C.operation_uid]),
             max_rows=20,
             alike=(C.mean_us, C.p50_us, C.p95_us, C.max_us),
+            cut=(C.operation, C.kernel),
         )
 
 

@@ -15,6 +15,7 @@ from jarvis.dashboard.session.links import REFERENCE
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import ORDER, PRIORITY_COLORS, finding_address
 from jarvis.dashboard.widgets.table import configured, follow_cell, height_of, small_table
+from jarvis.dashboard.widgets.window import is_wide
 from jarvis.findings import Impact
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
@@ -47,6 +48,9 @@ _WIDTHS = {C.rank: 42, "finding": 337, "saved_ms": 72, "priority": 74}
 _CHARACTER_PX, _SENTENCE_PX, _MIN_NAME = 6.0, 5.4, 8
 """Mean width of a character of a name and of a sentence in a table, and the minimum length of a cut
 name."""
+
+_WIDE_PX = 450
+"""Width of the column of findings in a wide window."""
 
 _REMARK_PX = 62
 """Width of a remark beside a priority. The columns but the last fill the table at 1280 pixels, and
@@ -89,7 +93,7 @@ def ranked_findings(now: Opened, in_view: int) -> None:
         whole = whole if is_part else item
         rows.append(_finding_row(now, item, whole))
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    widths = dict(_WIDTHS)
+    widths = {**_WIDTHS, **({"finding": _WIDE_PX} if is_wide() else {})}
     if frame["priority"].list.len().max() == 2:
         widths["finding"] -= _REMARK_PX
         widths["priority"] += _REMARK_PX

@@ -19,7 +19,7 @@ def rank_findings(run: DistributedRun) -> None:
             badge = f":{PRIORITY_COLORS[finding.priority]}-badge[{finding.priority.value}]"
             label = f"{'' if whole is None else '↳ '}P{number} {badge} {prose(finding.title)}"
             with st.expander(label, expanded=number == 1):
-                _card(finding, whole)
+                _card(finding, whole, number)
         if not run.findings:
             st.info(NO_FINDING)
         if len(run.findings) > 1:
@@ -29,11 +29,11 @@ def rank_findings(run: DistributedRun) -> None:
                 st.caption(prose(note))
 
 
-def _card(finding: Finding, whole: int | None) -> None:
+def _card(finding: Finding, whole: int | None, number: int) -> None:
     if whole is not None:
         st.markdown(part_of(whole))
     st.markdown(prose(finding.issue))
     actions = (*finding.algorithmic, *finding.kernel)
     st.markdown("\n".join(f"- {prose(action)}" for action in actions))
-    evidence_table(finding)
+    evidence_table(finding, f"ranks_{number}")
     st.caption(prose((*finding.caveat, *finding.verify)))

@@ -40,7 +40,7 @@ def composer(now: Opened, texts: tuple[str, ...]) -> None:
     """Draw the fields for a new change."""
     offered = suggestions_of(now)
     kinds = {name: kind for name, kind in _KINDS.items() if kind.labels(offered)}
-    with st.container(border=True):
+    with st.container(border=True, height="stretch"):
         st.markdown("**Add a change**")
         chosen = st.segmented_control(
             "Kind of change",
