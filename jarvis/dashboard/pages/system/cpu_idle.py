@@ -1,7 +1,5 @@
 """Metrics and charts of the idle time page."""
 
-from collections.abc import Callable, Mapping
-
 import polars as pl
 import streamlit as st
 
@@ -39,7 +37,6 @@ from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, microseconds, milliseconds, percent
-from jarvis.text.markdown import shortened
 from jarvis.text.short_names import short_frame_name, short_kernel_name, short_operation_name
 
 _LONGEST = 20
@@ -59,22 +56,14 @@ _SHORT = {
 }
 """Functions that shorten the names of a column."""
 
-_NAME_BESIDE_CALLS = 20
-"""Length of the name of a kernel in a table that has host calls too."""
-
 _LEAST_SHOWN_PCT = 0.1
 """Minimum share of idle time of a cause that has a bar."""
 
-_WIDTHS = {
-    C.idle_ms: 66,
-    C.cause: 140,
-    C.host_call: 152,
-    C.host_call_us: 92,
-    C.launcher_name: 118,
-    C.prev_name: 120,
-    C.next_name: 120,
-}
-"""Columns in order, with widths in pixels that fit in a window of 1280 pixels."""
+_SHOWN = (
+    *(C.idle_ms, C.cause, C.host_call, C.host_call_us),
+    *(C.launcher_name, C.prev_name, C.next_name),
+)
+_WIDTHS = {C.idle_ms: 66, C.host_call_us: 92}
 
 
 def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
@@ -123,25 +112,15 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
         )
         st.caption("Click a gap to open it on the timeline.")
         small_table(
-            _with_unlinked(now, with_short_texts(longest, _short_names(longest))),
+            _with_unlinked(now, with_short_texts(longest, _SHORT)),
             _COLUMNS,
             "The longest gaps",
-            tuple(_WIDTHS),
+            _SHOWN,
             _WIDTHS,
             key="cpu_idle_gaps",
             addresses=gap_addresses(now, longest),
+            fits_texts=True,
         )
-
-
-def _short_names(gaps: pl.DataFrame) -> Mapping[str, Callable[[str], str | None]]:
-    """Return the functions that shorten names; kernels have less room beside host calls."""
-    if gaps[C.host_call].null_count() == gaps.height:
-        return _SHORT
-    kernels = dict.fromkeys(
-        (C.prev_name, C.next_name),
-        lambda name: shortened(short_kernel_name(name), _NAME_BESIDE_CALLS),
-    )
-    return {**_SHORT, **kernels}
 
 
 def _with_unlinked(now: Opened, gaps: pl.DataFrame) -> pl.DataFrame:
