@@ -25,8 +25,8 @@ _ROWS = 10
 _ROW_PX, _FRAME_PX = 31, 2
 """Heights of a row at the font size of the theme, and of the frame of a table."""
 
-_CARD_PX, _BOX_PX = 810, 32
-"""Room for a table in a card in a window of 1280 pixels, and for the boxes of rows in it."""
+_CARD_PX, PAGE_PX, BOX_PX = 810, 838, 32
+"""Room for a table in a card and on a page in a window of 1280 pixels, and for boxes of rows."""
 
 _CELL_PX = 17
 _LETTER_PX, _NARROW_PX, _WIDE_PX = 6.5, 4.0, 8.5
@@ -72,8 +72,8 @@ def small_table(
     shown = valued(frame, [name for name in names or columns if name in frame.columns])
     frame, columns = in_readable_units(frame.select(shown), columns, alike=alike)
     if fits_texts:
-        room_px = _CARD_PX - _BOX_PX * (key is not None and addresses is None)
-        frame, widths = _fitted(frame, columns, widths or {}, room_px)
+        room_px = _CARD_PX - BOX_PX * (key is not None and addresses is None)
+        frame, widths = fitted(frame, columns, widths or {}, room_px)
     of_alike = [frame[name] for name in shown if name in alike]
     finest = max(of_alike, key=lambda s: number_format(columns[s.name], s), default=None)
     config = {
@@ -99,12 +99,12 @@ def small_table(
     )
 
 
-def _fitted(
+def fitted(
     frame: pl.DataFrame, columns: Columns, widths: Mapping[str, int], room_px: float
 ) -> tuple[pl.DataFrame, Mapping[str, int]]:
     """Return a table whose longest texts are shortened to fit, and the widths of all columns."""
     room_px -= sum(widths.get(name, 0) for name in frame.columns)
-    texts = frame.select(name for name in frame.columns if name not in widths)
+    texts = frame.select(pl.selectors.string() - pl.selectors.by_name(*widths, require_all=False))
     needed = {
         t.name: _CELL_PX + max(map(_text_px, (columns[t.name].label, *t.drop_nulls().unique())))
         for t in texts

@@ -82,7 +82,7 @@ _UNLABELED_WIDTHS = {
     GPU: 94,
     TIME: 84,
     BUSY: 80,
-    FINDING: 178,
+    FINDING: 182,
     CREATED: 108,
 }
 """First columns where no run has labels, and widths that show them in a window of 1280 pixels."""
