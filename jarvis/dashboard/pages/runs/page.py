@@ -178,7 +178,11 @@ def _table(shown: pl.DataFrame, rows: dict[str, RunRow], count: int) -> list[str
         names.remove(RANK)  # the trace of a distributed run is its ranks
     widths = _WIDTHS if _LABELS & {*names} else _WIDTHS | _UNLABELED_WIDTHS
     event = st.dataframe(
-        without_pale_texts(shown.with_columns(_short_gpus(), _short_traces()).select(names)),
+        without_pale_texts(
+            shown.with_columns(pl.Series(GPU, [rows[each].gpu_and_preset for each in ids]))
+            .with_columns(_short_gpus(), _short_traces())
+            .select(names)
+        ),
         key=key,
         hide_index=True,
         height=height_of(shown.height, _MAX_ROWS, _ROW_PX),

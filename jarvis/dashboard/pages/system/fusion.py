@@ -64,7 +64,17 @@ _SHOWN = (
     *("steps", C.scope_name, C.instance_count),
     *(C.time_ms, "left_ms", "saved_ms", "verdict", "confidence"),
 )
-_WIDTHS = {"steps": 204, C.instance_count: 68, C.time_ms: 88, "left_ms": 72, "saved_ms": 98}
+_WIDTHS = {
+    "steps": 204,
+    C.instance_count: 68,
+    C.time_ms: 88,
+    "left_ms": 72,
+    "saved_ms": 98,
+    "verdict": 64,
+    "confidence": 72,
+}
+"""Widths in pixels; the frame has the room that they leave."""
+
 _STEP_WIDTHS = {C.position: 48, C.kernel_time_us: 100, C.calls: 52, C.bytes: 80}
 
 
