@@ -50,7 +50,9 @@ def test_columns_alike_have_equal_decimals() -> None:
             small_table(frame, columns, "Times", alike=("a", "b"))
 
     for table, form in zip(
-        AppTest.from_function(page).run().dataframe, ("%,.3f", "%,.2f"), strict=True
+        AppTest.from_function(page, default_timeout=60).run().dataframe,
+        ("%,.3f", "%,.2f"),
+        strict=True,
     ):
         columns = json.loads(table.proto.columns)
         assert [columns[name]["type_config"]["format"] for name in "ab"] == [form] * 2
@@ -99,7 +101,7 @@ def test_texts_have_the_room_that_others_leave() -> None:
             frame = pl.DataFrame({"kernel": [kernel], "operation": [operation], "ms": [1.0]})
             small_table(frame, columns, "Events", widths={"ms": 440}, fits_texts=True)
 
-    short, long = AppTest.from_function(page).run().dataframe
+    short, long = AppTest.from_function(page, default_timeout=60).run().dataframe
     assert [short.value["kernel"][0], len(short.value["operation"][0])] == ["flash_fwd_kernel", 35]
     kernel, operation = (long.value[name][0] for name in ("kernel", "operation"))
     assert kernel.startswith("sm90_x")
