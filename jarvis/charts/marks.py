@@ -162,6 +162,16 @@ def decimals_of(numbers: pl.Series) -> int:
     return column_decimals(largest(sizes), typical if isinstance(typical, float) else 0)
 
 
+def decimals_showing(numbers: pl.Series, decimals: int, most: int) -> int:
+    """Return ``most`` decimals if they show a number that ``decimals`` show as 0."""
+    least, hidden = 10.0**-most / 2, 10.0**-decimals / 2
+    return most if numbers.abs().is_between(least, hidden, closed="left").any() else decimals
+
+
+MS_DECIMALS = 3
+"""Decimals of times in ms of which one would be shown as 0 with fewer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tip:
     """A line of a tooltip: field, title and number format."""

@@ -11,6 +11,7 @@ from jarvis.charts.marks import (
     BAR_PX,
     LINEAR,
     MAX_CACHED_SPECS,
+    MS_DECIMALS,
     TOP_BARS,
     Columns,
     Drawing,
@@ -18,6 +19,7 @@ from jarvis.charts.marks import (
     Tip,
     bars_height,
     decimals_of,
+    decimals_showing,
     in_readable_units,
     largest,
     length_scale,
@@ -69,7 +71,8 @@ def savings(
     scaled, known = in_readable_units(
         top, columns, (C.kernel_time_us, C.saved_us), largest(top[C.kernel_time_us])
     )
-    decimals = decimals_of(pl.concat([scaled[C.kernel_time_us], scaled[C.saved_us]]))
+    shown = pl.concat([scaled[C.kernel_time_us], scaled[C.saved_us]])
+    decimals = decimals_showing(shown, decimals_of(shown), MS_DECIMALS)
     texts = [
         f"{saved:,.{decimals}f} of {time:,.{decimals}f}"
         for time, saved in scaled.select(C.kernel_time_us, C.saved_us).iter_rows()

@@ -1,4 +1,4 @@
-"""Widths of tables on pages."""
+"""Widths and texts of tables on pages."""
 
 import json
 from typing import Any
@@ -19,3 +19,9 @@ def used_px(table: Any, last: str | None = None) -> int:
     columns = shown if last is None else shown[: shown.index(last) + 1]
     has_boxes = {Dataframe.SINGLE_ROW, Dataframe.MULTI_ROW} & set(table.proto.selection_mode)
     return sum(widths[name]["width"] for name in columns) + (_BOX_PX if has_boxes else 0)
+
+
+def is_shown(text: str, name: str) -> bool:
+    """Whether the text of a cell is a name, or its beginning and end."""
+    begin, cut, end = text.partition("…")
+    return text == name or bool(cut and name.startswith(begin) and name.endswith(end))

@@ -242,6 +242,8 @@ def test_no_unlike_run_is_chosen_but_all_are_offered(
     own = analyzed(tmp_path / "own.json", MI300X, 10, 10, 10, "aten::relu")
     conv = trace(device=H100).op("aten::conv2d", BIG).launches("conv", us=10)
     unlike = submit(Submission(conv.write(tmp_path / "unlike.json"))).id
+    other = Submission(conv.write(tmp_path / "other.json"), platform="MI300X", preset="datasheet")
+    at_other_peaks = submit(other).id
     page = filed("compare", analysis=own)
     assert not page.exception
     assert page.selectbox(key="compare_reference").value is None
@@ -252,7 +254,9 @@ def test_no_unlike_run_is_chosen_but_all_are_offered(
         "be compared:"
     )
     assert output(page).count(words) == 1
-    assert "NVIDIA H100 80GB HBM3" in page.button(key=f"compare_with_{unlike}").label
+    assert "NVIDIA H100 80GB HBM3 ·" in page.button(key=f"compare_with_{unlike}").label
+    with_preset = page.button(key=f"compare_with_{at_other_peaks}").label
+    assert "NVIDIA H100 80GB HBM3 (peaks of MI300X (datasheet)) ·" in with_preset
     assert "reference" not in link(page)
     page.button(key=f"compare_with_{unlike}").click().run()
     assert not page.exception
@@ -420,7 +424,7 @@ def test_operations_of_one_side_have_titles_of_categories_and_short_names(
 
 
 def test_a_large_increase_is_a_ratio() -> None:
-    assert change(Time(4.12, 0.0945, 4.0)) == "4.03 ms more, 43.6 times the reference"
+    assert change(Time(4.12, 0.0945, 4.0)) == "4.03 ms more (43.6 times)"
     assert change(Time(1.5, 1.0, 4.0)) == "0.500 ms (50.0%) more"
 
 

@@ -313,4 +313,4 @@ def test_a_small_efficiency_is_not_shown_as_0(registered: Draw, sample_id: str) 
     """Bars have one format for all rows; below 0.01% the column is text without bars."""
     shown = table(registered("gemm", analysis=sample_id))
     assert "<0.01%" in set(shown.value["percent_of_category"])
-    assert config(shown)["pct_roofline"]["type_config"]["format"] == "%.3g%%"  # type: ignore[index]
+    assert config(shown)["pct_roofline"]["type_config"]["format"] == "%,.1f%%"  # type: ignore[index]

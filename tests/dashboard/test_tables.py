@@ -50,7 +50,9 @@ def test_columns_alike_have_equal_decimals() -> None:
             small_table(frame, columns, "Times", alike=("a", "b"))
 
     for table, form in zip(
-        AppTest.from_function(page).run().dataframe, ("%,.3f", "%,.2f"), strict=True
+        AppTest.from_function(page, default_timeout=60).run().dataframe,
+        ("%,.3f", "%,.2f"),
+        strict=True,
     ):
         columns = json.loads(table.proto.columns)
         assert [columns[name]["type_config"]["format"] for name in "ab"] == [form] * 2
@@ -66,10 +68,49 @@ def test_sizes_have_the_unit_of_the_largest() -> None:
     assert number_format(columns["moved"], frame["moved"]) == "%,.2f"
 
 
-@pytest.mark.parametrize(("least", "form"), [(0.004, "%.3g"), (0.0, "%,.1f"), (0.05, "%,.1f")])
-def test_a_small_percentage_is_not_shown_as_0(least: float, form: str) -> None:
-    column = Column("share", "Share (%)", NUMBER, "%", ",.1f")
-    assert number_format(column, pl.Series([least, 67.9])) == form
+@pytest.mark.parametrize(
+    ("own", "least", "shown"),
+    [
+        (",.1f", 0.005, ["0.01", "67.90"]),
+        (",.1f", 0.0433, ["0.04", "67.90"]),
+        (",.1f", 0.05, ["0.1", "67.9"]),
+        (",.1f", 0.0, ["0.0", "67.9"]),
+        (",.2f", 0.0433, ["0.04", "67.90"]),
+        (",.1f", 0.004, ["0.0", "67.9"]),
+    ],
+)
+def test_percentages_have_the_decimals_that_show_the_smallest(
+    own: str, least: float, shown: list[str]
+) -> None:
+    column = Column("share", "Share (%)", NUMBER, "%", own)
+    form = number_format(column, pl.Series([least, 67.9])).replace(",", "")
+    assert [form % value for value in (least, 67.9)] == shown
+
+
+def test_texts_have_the_room_that_others_leave() -> None:
+    def page() -> None:
+        import polars as pl
+
+        from jarvis.dashboard.widgets.table import small_table
+        from jarvis.schemas import NUMBER, TEXT, Column
+
+        texts = [Column(name, name.title(), TEXT) for name in ("kernel", "operation")]
+        columns = {column.name: column for column in (*texts, Column("ms", "Time (ms)", NUMBER))}
+        operation = "_scaled_dot_product_flash_attention"
+        for kernel in ("flash_fwd_kernel", f"sm90_{'x' * 120}_cublas"):
+            frame = pl.DataFrame({"kernel": [kernel], "operation": [operation], "ms": [1.0]})
+            small_table(frame, columns, "Events", widths={"ms": 440}, fits_texts=True)
+
+    short, long = AppTest.from_function(page, default_timeout=60).run().dataframe
+    assert [short.value["kernel"][0], len(short.value["operation"][0])] == ["flash_fwd_kernel", 35]
+    kernel, operation = (long.value[name][0] for name in ("kernel", "operation"))
+    assert kernel.startswith("sm90_x")
+    assert kernel.endswith("cublas")
+    assert operation.startswith("_scaled_dot")
+    assert operation.endswith("ttention")
+    assert "…" in kernel
+    assert "…" in operation
+    assert used_px(long) <= CARD_PX
 
 
 def test_a_tiny_efficiency_is_a_text_beside_columns_of_bars() -> None:

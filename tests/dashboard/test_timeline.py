@@ -28,6 +28,7 @@ from tests.builders import TraceBuilder, trace
 from tests.dashboard.conftest import SHARED, Draw
 from tests.dashboard.copied import copied_parameters
 from tests.dashboard.inline_jobs import do_jobs_at_once
+from tests.dashboard.table_widths import is_shown
 
 START, LENGTH, EVENT = "timeline_start", "timeline_length", "timeline_event"
 
@@ -250,7 +251,7 @@ def test_gaps_are_ranked_with_what_was_launched_next(
     assert longest.height < view.gaps.height
     assert gaps["gap_ms"].to_list() == (longest["dur_ns"] / 1e6).to_list()
     names = [MISSING if n is None else short_operation_name(n) for n in longest["launcher_name"]]
-    assert gaps["launcher_name"].to_list() == names
+    assert all(map(is_shown, gaps["launcher_name"], names))
 
 
 def test_the_tables_have_short_names_and_shapes(
@@ -258,7 +259,8 @@ def test_the_tables_have_short_names_and_shapes(
 ) -> None:
     events = table(filed("timeline", analysis=sample_id), "track")
     longest = view.gpu_events.sort("dur_ns", "ts_ns", descending=[True, False]).head(100)
-    assert events["name"].to_list() == [short_kernel_name(name) for name in longest["name"]]
+    assert len(events) == longest.height
+    assert all(map(is_shown, events["name"], map(short_kernel_name, longest["name"])))
     assert not any(text.startswith("(") for text in events["input_dims"])
     assert "\N{MULTIPLICATION SIGN}" in "".join(events["input_dims"])
 

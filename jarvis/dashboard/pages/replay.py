@@ -21,7 +21,7 @@ from jarvis.dashboard.widgets.table import (
     valued,
     without_pale_texts,
 )
-from jarvis.dashboard.widgets.window import room_px
+from jarvis.dashboard.widgets.window import extra_px
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.replay import ReplayCandidate, automatic_operators, replay_candidates
 from jarvis.replay.package import automatic_rule
@@ -85,7 +85,8 @@ def chosen_candidates(
 def _table(frame: pl.DataFrame, columns: Columns, key: str) -> list[int]:
     """Draw the rows; return the indices of the selected ones."""
     frame, columns = in_readable_units(frame[valued(frame, frame.columns)], columns)
-    frame = frame.with_columns(cut_to_width(frame["op_name"], room_px(_WIDTHS["op_name"])))
+    name_px = _WIDTHS["op_name"] + extra_px() // len(_WIDTHS)
+    frame = frame.with_columns(cut_to_width(frame["op_name"], name_px))
     event = st.dataframe(
         without_pale_texts(frame),
         key=key,

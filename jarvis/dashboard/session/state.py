@@ -144,6 +144,11 @@ def rows_of(analysis: Opened, key: str) -> pl.DataFrame:
     return _rows(str(analysis.root), analysis.stamp, key)
 
 
+def recomputed_of(analysis: Opened) -> Collection[int]:
+    """Return the ``uid`` of calls that activation checkpointing repeats."""
+    return _recomputed(str(analysis.root), analysis.stamp)
+
+
 def call_path_of(analysis: Opened, key: str, uid: int) -> CallPath | None:
     """Return the parent chain and subtree of an operation, if the run has them."""
     return _call_paths(str(analysis.root), analysis.stamp, key).get(uid)

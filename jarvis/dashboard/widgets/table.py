@@ -9,19 +9,35 @@ import polars as pl
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from jarvis.charts import Columns, decimals_of, in_readable_unit, largest
+from jarvis.charts import (
+    MS_DECIMALS,
+    Columns,
+    decimals_of,
+    decimals_showing,
+    in_readable_unit,
+    largest,
+)
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.widgets.window import room_px
+from jarvis.dashboard.widgets.window import extra_px
 from jarvis.schemas import Column
 from jarvis.text.format import BYTE_UNITS, MISSING
-from jarvis.text.markdown import shortened
 
 _ROWS = 10
 _ROW_PX, _FRAME_PX = 31, 2
 """Heights of a row at the font size of the theme, and of the frame of a table."""
 
-_CHARACTER_PX, _PADDING_PX = 6.0, 16
-"""Mean width of a character of a name, and the padding of a cell."""
+_CARD_PX, PAGE_PX, BOX_PX = 810, 838, 32
+"""Room for a table in a card and on a page in a window of 1280 pixels, and for boxes of rows."""
+
+_CELL_PX = 17
+_LETTER_PX, _NARROW_PX, _WIDE_PX = 6.5, 4.0, 8.5
+_NARROW, _WIDE = re.compile("[fijlrt.,:()\\[\\]| ]"), re.compile("[A-Zmw]")
+"""Widths of letters, and of the space beside a text in its cell."""
+
+_SLACK = 1.05
+"""Estimated width of a text that is not shortened, as a multiple of its room."""
+
+_CUT_NUMBER = re.compile(r"[\d.]*…[\d.]*")
 
 
 def small_table(
@@ -36,7 +52,7 @@ def small_table(
     max_rows: int = _ROWS,
     addresses: Sequence[str] | None = None,
     alike: Sequence[str] = (),
-    cut: Sequence[str] = (),
+    fits_texts: bool = False,
 ) -> None:
     """Draw a table without the columns that have no value.
 
@@ -51,14 +67,14 @@ def small_table(
         max_rows: Maximum rows in view; the others are scrolled.
         addresses: URLs of the pages that a click on a row opens, with ``key``.
         alike: Columns that have the unit of the first of them, and equal decimals.
-        cut: Columns of ``widths`` whose long names are cut in their middle.
+        fits_texts: Whether the columns without a width have the widths that their texts need,
+            within a card; texts longer than their room are shortened in the middle.
     """
     shown = valued(frame, [name for name in names or columns if name in frame.columns])
     frame, columns = in_readable_units(frame.select(shown), columns, alike=alike)
-    if widths is not None:
-        frame = frame.with_columns(
-            cut_to_width(frame[name], room_px(widths[name])) for name in cut if name in shown
-        )
+    if fits_texts:
+        room_px = _CARD_PX + extra_px() - BOX_PX * (key is not None and addresses is None)
+        frame, widths = fitted(frame, columns, widths or {}, room_px)
     of_alike = [frame[name] for name in shown if name in alike]
     finest = max(of_alike, key=lambda s: number_format(columns[s.name], s), default=None)
     config = {
@@ -82,6 +98,42 @@ def small_table(
         selection_mode="single-row" if addresses is None else "single-cell",
         height=height_of(frame.height, max_rows),
     )
+
+
+def fitted(
+    frame: pl.DataFrame, columns: Columns, widths: Mapping[str, int], room_px: float
+) -> tuple[pl.DataFrame, Mapping[str, int]]:
+    """Return a table whose longest texts are shortened to fit, and the widths of all columns."""
+    room_px -= sum(widths.get(name, 0) for name in frame.columns)
+    texts = frame.select(pl.selectors.string() - pl.selectors.by_name(*widths, require_all=False))
+    needed = {
+        t.name: _CELL_PX + max(map(_text_px, (columns[t.name].label, *t.drop_nulls().unique())))
+        for t in texts
+    }
+    for place, px in enumerate(sorted(needed.values())):
+        limit = int(room_px / (len(needed) - place))
+        if px > limit:
+            shorten = partial(_fitting, room_px=limit - _CELL_PX)
+            frame = with_short_texts(frame, dict.fromkeys(needed, shorten))
+            return frame, {**widths, **{name: min(px, limit) for name, px in needed.items()}}
+        room_px -= px
+    return frame, {**widths, **needed}
+
+
+def _text_px(text: str) -> int:
+    narrow, wide = len(_NARROW.findall(text)), len(_WIDE.findall(text))
+    letters = len(text) - narrow - wide
+    return int(letters * _LETTER_PX + narrow * _NARROW_PX + wide * _WIDE_PX)
+
+
+def _fitting(text: str, room_px: int) -> str:
+    """Return a text without its middle if it is too long: names often differ at their ends."""
+    text_px = _text_px(text)
+    if text_px <= _SLACK * room_px:
+        return text
+    letters = int(len(text) * room_px / text_px)
+    end = letters // 2
+    return _CUT_NUMBER.sub("…", f"{text[: letters - end - 1]}…{text[len(text) - end :]}")
 
 
 def valued(rows: pl.DataFrame, names: Sequence[str]) -> list[str]:
@@ -154,8 +206,8 @@ def with_short_texts(
 def cut_to_width(texts: pl.Series, width_px: int) -> pl.Series:
     """Return texts cut in their middle where they do not fit in a column of that width: a table
     cuts them at their end, which can be what differs."""
-    length = int((width_px - _PADDING_PX) / _CHARACTER_PX)
-    cut = [None if text is None else shortened(text, length) for text in texts]
+    room_px = width_px - _CELL_PX
+    cut = [None if text is None else _fitting(text, room_px) for text in texts]
     return pl.Series(texts.name, cut, pl.String)
 
 
@@ -198,14 +250,20 @@ def number_format(column: Column, values: pl.Series) -> str:
     """Return the column's number format for Streamlit; plain for ids and indices."""
     if values.dtype.is_integer():
         return "localized" if column.format else "%d"
-    if column.unit == "%" and values.abs().is_between(0, _MIN_PCT, closed="none").any():
-        return SMALL_PERCENTAGES
+    if column.unit == "%":
+        return f"%,.{_percent_decimals(column, values)}f"
     if not is_rounded(column):
-        return f"%{column.format or ',.1f'}"
-    decimals, sizes = decimals_of(values), values.abs()
-    if column.unit == "ms" and sizes.is_between(_MIN_MS, 10.0**-decimals / 2).any():
-        decimals = max(decimals, _US_DECIMALS)
+        return f"%{column.format}"
+    decimals = decimals_of(values)
+    if column.unit == "ms":
+        decimals = decimals_showing(values, decimals, MS_DECIMALS)
     return f"%,.{decimals}f"
+
+
+def _percent_decimals(column: Column, values: pl.Series) -> int:
+    """Return the decimals of a column of percentages; more if one would be shown as 0."""
+    own = re.search(r"\d", column.format)
+    return decimals_showing(values, int(own[0]) if own else 1, _PCT_DECIMALS)
 
 
 def is_rounded(column: Column) -> bool:
@@ -215,9 +273,5 @@ def is_rounded(column: Column) -> bool:
 
 
 _ALL_DIGITS = (",g", ",.4f")
-SMALL_PERCENTAGES = "%.3g"
-"""Number format of percentages of which one would be shown as 0 with one decimal."""
-
-_MIN_PCT = 0.05
-_US_DECIMALS, _MIN_MS = 3, 0.0005
-"""Decimals of a column of ms that has a time which would be shown as 0, and the shortest such."""
+_PCT_DECIMALS = 2
+"""Decimals of a column of percentages of which one would be shown as 0 with fewer."""

@@ -3,8 +3,8 @@
 import streamlit as st
 
 _WIDE_PX = 1600
-_GROWN_PX = 40
-"""What a column of a table that fills a window of 1280 pixels gains in a wide one, at least."""
+_EXTRA_PX = 320
+"""Minimum room that a wide window adds to that of 1280 pixels."""
 
 _KEY, _IS_WIDE = "_window", "_is_wide"
 
@@ -31,9 +31,9 @@ def is_wide() -> bool:
     return bool(st.session_state.get(_IS_WIDE, False))
 
 
-def room_px(width_px: int) -> int:
-    """Return the width that a column of a table has, which has ``width_px`` at 1280 pixels."""
-    return width_px + (_GROWN_PX if is_wide() else 0)
+def extra_px() -> int:
+    """Return the room that the window adds to that of one of 1280 pixels."""
+    return _EXTRA_PX if is_wide() else 0
 
 
 def watch_window() -> None:

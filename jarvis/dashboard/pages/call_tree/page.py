@@ -79,7 +79,7 @@ def render(now: Opened) -> None:
     calls_card(tree, root, searched, is_whole=operation is None)
     modules_card(tree, root, is_whole=operation is None)
     if operation is None:
-        operations_card(now.run, tree, root)
+        operations_card(now, tree, root)
 
 
 def _view(offered: list[View]) -> View:

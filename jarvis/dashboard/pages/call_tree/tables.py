@@ -8,11 +8,11 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.dashboard.pages.call_tree import choice
+from jarvis.dashboard.session.state import Opened, recomputed_of
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.impact import share_pct
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
 from jarvis.perf_report.call_tree.views import MIN_SHARE, View
-from jarvis.run import Run
 from jarvis.run.call_tree import CallTree, operations_below, short_labels, with_shares
 from jarvis.schemas import TABLES, TEXT, Column, column
 from jarvis.schemas.columns import number
@@ -40,9 +40,9 @@ _COLUMNS = charts.columns_of(
         Column("kind_word", "Kind", TEXT, meaning="kind of call"),
         number(
             C.gpu_ms,
-            "GPU time (ms)",
+            "Time (ms)",
             "ms",
-            "sum of durations of the GPU events launched below",
+            "GPU time: sum of durations of the GPU events launched below",
             ",.3f",
         ),
         number(
@@ -89,20 +89,16 @@ _OPERATION_COLUMNS = (
     C.category,
 )
 _WIDTHS = {
-    "label": 190,
-    C.gpu_ms: 88,
+    C.gpu_ms: 66,
     C.share_pct: 68,
     C.efficiency_pct: 90,
     C.modelled_pct: 86,
-    C.calls: 52,
-    C.launches: 72,
-    "kind_word": 110,
+    C.calls: 50,
+    C.launches: 67,
     C.module_count: 66,
-    C.category: 95,
     C.backward_ms: 94,
     C.pct_roofline: 90,
 }
-"""Widths in pixels that fit in a window of 1280 pixels."""
 
 
 def kind_word() -> pl.Expr:
@@ -155,9 +151,9 @@ def modules_card(tree: CallTree, root: int, *, is_whole: bool) -> None:
         _table(tree, root, "modules", modules, shown)
 
 
-def operations_card(run: Run, tree: CallTree, root: int) -> None:
+def operations_card(now: Opened, tree: CallTree, root: int) -> None:
     """Draw the operations below the root; selecting one limits the tree to it."""
-    operations = operations_below(run, tree, root)
+    operations = operations_below(now.run, tree, root)
     if operations.is_empty():
         return
     row = tree.row(root)
@@ -171,24 +167,26 @@ def operations_card(run: Run, tree: CallTree, root: int) -> None:
             (100 * pl.col(C.gpu_ns) / tree.gpu_ns).alias(C.share_pct),
         )
         uids = rows[C.operation_uid].to_list()
-        rows = _readable(run, rows)
+        rows = _readable(now, rows)
         small_table(
             rows,
             {**_COLUMNS, **_OPERATION_OWN},
             "Operations with their GPU time here",
             _OPERATION_COLUMNS,
-            _WIDTHS | {C.name: 186, _SHAPES: 126},
+            _WIDTHS,
             key=key,
             on_select=partial(_follow_row, key, choice.choose_operation, uids),
+            fits_texts=True,
         )
 
 
-def _readable(run: Run, operations: pl.DataFrame) -> pl.DataFrame:
+def _readable(now: Opened, operations: pl.DataFrame) -> pl.DataFrame:
     """Return operations with short names, shapes and titles of categories."""
-    titles = {key: analysis.title for key, analysis in run.analyses.items()}
+    titles = {key: analysis.title for key, analysis in now.run.analyses.items()}
     given = operations.select(C.params, C.input_dims).iter_rows()
     shapes = pl.Series(_SHAPES, operation_shapes(given), pl.String)
-    return charts.with_short_names(operations.with_columns(shapes), _SHAPES).with_columns(
+    rows = operations.with_columns(shapes, pl.col(C.operation_uid).alias(C.uid))
+    return charts.with_short_names(rows, _SHAPES, recomputed_of(now)).with_columns(
         pl.col("short_name").alias(C.name),
         pl.col(C.category).replace(titles),
         pl.col(C.calls).round(1),
@@ -226,6 +224,7 @@ def _table(tree: CallTree, root: int, name: str, rows: pl.DataFrame, shown: list
         _WIDTHS,
         key=key,
         on_select=partial(_follow_row, key, choice.choose, rows[C.node].to_list()),
+        fits_texts=True,
     )
 
 

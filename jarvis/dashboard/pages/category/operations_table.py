@@ -18,11 +18,11 @@ from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.dashboard.widgets.table import (
-    SMALL_PERCENTAGES,
     configured,
     cut_to_width,
     height_of,
     in_readable_units,
+    number_format,
     with_short_texts,
 )
 from jarvis.schemas import NUMBER, TEXT, Column
@@ -316,7 +316,7 @@ def _configuration(column: Column, values: pl.Series, width: int | None) -> Colu
             help=column.meaning,
         )
     if column.name in _BARS and values.dtype.is_numeric():
-        return _bar(column, width)
+        return _bar(column, values, width)
     if column.name in _BARS:
         return config.TextColumn(column.label, width=width, help=column.meaning, alignment="right")
     return configured(column, values, width)
@@ -325,7 +325,7 @@ def _configuration(column: Column, values: pl.Series, width: int | None) -> Colu
 def with_small_shares(shown: pl.DataFrame) -> pl.DataFrame:
     """Return a page of the table with texts instead of bars where a share is below MIN_PCT.
 
-    Bars have one number format for all rows, which would show such a share with eight digits.
+    Bars have one number format for all rows, which would show such a share as 0.
     """
     small = [
         name
@@ -340,11 +340,11 @@ def with_small_shares(shown: pl.DataFrame) -> pl.DataFrame:
 _BARS = (C.percent_of_category, C.pct_roofline)
 
 
-def _bar(column: Column, width: int | None) -> ColumnConfig:
+def _bar(column: Column, values: pl.Series, width: int | None) -> ColumnConfig:
     """Return the configuration of a column of bars, all on one scale of 100%."""
     return st.column_config.ProgressColumn(
         column.label,
-        format=f"{SMALL_PERCENTAGES}%%",
+        format=f"{number_format(column, values)}%%",
         min_value=0.0,
         max_value=100.0,
         width=width,

@@ -206,7 +206,7 @@ def change(time: Time) -> str:
         return f"{milliseconds(time.change_ms)} {direction}"
     ratio = time.target_ms / time.reference_ms
     if ratio >= _MIN_RATIO:
-        return f"{milliseconds(time.change_ms)} more, {ratio:,.3g} times the reference"
+        return f"{milliseconds(time.change_ms)} more ({ratio:,.3g} times)"
     changed_pct = abs(100 * time.change_ms / time.reference_ms)
     return f"{milliseconds(abs(time.change_ms))} ({percent(changed_pct)}) {direction}"
 

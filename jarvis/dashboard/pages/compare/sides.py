@@ -320,7 +320,9 @@ def _offer(candidate: Candidate) -> None:
     name = name_of(candidate.entry.manifest)
     model = "" if run.model == name else f" · {run.model}"
     st.button(
-        escape(f"{name}{of_rank}{model} · {run.gpu} · {milliseconds(run.figures.time_ms)}"),
+        escape(
+            f"{name}{of_rank}{model} · {run.gpu_and_preset} · {milliseconds(run.figures.time_ms)}"
+        ),
         key=f"compare_with_{run.id}",
         icon=":material/compare_arrows:",
         on_click=_choose,

@@ -25,7 +25,10 @@ from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.controls import keyed_choice
 from jarvis.dashboard.widgets.table import (
+    BOX_PX,
+    PAGE_PX,
     configured,
+    fitted,
     follow_cell,
     height_of,
     in_readable_units,
@@ -33,6 +36,7 @@ from jarvis.dashboard.widgets.table import (
     with_short_texts,
     without_pale_texts,
 )
+from jarvis.dashboard.widgets.window import extra_px
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted
 from jarvis.text.shapes import compact_dims, compact_shapes
@@ -53,12 +57,6 @@ _OUTCOME_COLORS: Mapping[str, str] = {
 _ROWS = 13
 _WIDTHS = {
     C.outcome: 106,
-    C.name: 112,
-    "arguments": 146,
-    C.input_dims: 150,
-    C.kernel: 140,
-    C.module: 150,
-    C.path: 210,
     C.target_ms: 76,
     C.reference_ms: 98,
     C.difference_ms: 100,
@@ -68,8 +66,6 @@ _WIDTHS = {
     C.time_ms: 90,
     C.calls: 52,
     C.percent_of_compute: 96,
-    C.category: 94,
-    C.bound: 68,
     C.side: 70,
     C.launches_per_call: 106,
     C.us_per_call: 110,
@@ -83,7 +79,7 @@ _WIDTHS = {
     C.target_count: 96,
     C.reference_count: 116,
 }
-"""Widths in pixels, so that all columns fit in a window of 1280 pixels."""
+"""Widths in pixels; texts have the room that these leave in a window of 1280 pixels."""
 
 
 def shown_views(comparison: Comparison) -> dict[str, str]:
@@ -227,12 +223,17 @@ def _dataframe(
     """Draw a page of rows; return the indices of the selected ones."""
     readable, columns = in_readable_units(_readable(part, names), view.columns)
     view = replace(view, columns=columns)
+    readable, widths = fitted(
+        readable, columns, _WIDTHS, PAGE_PX + extra_px() - BOX_PX * bool(modes)
+    )
     event = st.dataframe(
         readable,
         key=key,
         hide_index=True,
         height=height_of(part.height, _ROWS),
-        column_config={name: _configuration(view, readable, name) for name in names},
+        column_config={
+            name: _configuration(view, readable, name, widths.get(name)) for name in names
+        },
         on_select=partial(_follow_click, page, key, part.schema, addresses),
         selection_mode=[*modes, "single-column"],
         placeholder=MISSING,
@@ -275,7 +276,9 @@ def _follow_click(page: str, key: str, schema: pl.Schema, addresses: Sequence[st
         row_order.sort_by(page, heads[0], is_number=schema[heads[0]].is_numeric())
 
 
-def _configuration(view: ComparisonTable, part: pl.DataFrame, name: str) -> ColumnConfig:
+def _configuration(
+    view: ComparisonTable, part: pl.DataFrame, name: str, width: int | None
+) -> ColumnConfig:
     config = st.column_config
     column = view.columns[name]
     if name == "outcome":
@@ -283,7 +286,7 @@ def _configuration(view: ComparisonTable, part: pl.DataFrame, name: str) -> Colu
             column.label,
             options=[str(outcome) for outcome in _OUTCOME_COLORS],
             color=list(_OUTCOME_COLORS.values()),
-            width=_WIDTHS[name],
+            width=width,
             help=column.meaning,
         )
-    return configured(column, part[name], _WIDTHS.get(name))
+    return configured(column, part[name], width)

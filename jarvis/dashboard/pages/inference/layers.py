@@ -11,7 +11,7 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import list_choice
 from jarvis.dashboard.widgets.elements import metric_card, render_altair
-from jarvis.dashboard.widgets.table import small_table, with_short_texts
+from jarvis.dashboard.widgets.table import cut_to_width, small_table, with_short_texts
 from jarvis.perf_report.kernel_blocks import title_of
 from jarvis.perf_report.serving.notes import layer_notes
 from jarvis.schemas import TABLES
@@ -25,6 +25,7 @@ _SHOWN = (
     *(C.position, C.block, C.operation, C.shapes, C.share_pct, C.pct_roofline, C.mean_us),
     *(C.population, C.kernel, C.module, C.count, C.p50_us, C.p95_us, C.max_us),
 )
+_WIDTHS = {C.operation: 165, C.shapes: 165, C.kernel: 230}
 
 
 def render(now: Opened) -> None:
@@ -125,17 +126,19 @@ def _kind(now: Opened, rows: pl.DataFrame, times: pl.DataFrame) -> None:
             C.kernel: short_kernel_name,
             C.operation: short_operation_name,
         }
+        readable = with_short_texts(rows, short)
         small_table(
-            with_short_texts(rows, short),
+            readable.with_columns(
+                cut_to_width(readable[name], _WIDTHS[name]) for name in (C.operation, C.kernel)
+            ),
             _COLUMNS,
             f"Kernels of each {unit}",
             [name for name in _SHOWN if rows[name].count()],
-            {C.operation: 165, C.shapes: 165, C.kernel: 230},
+            _WIDTHS,
             key="layers_kernels",
             addresses=_addresses(now, rows[C.operation_uid]),
             max_rows=20,
             alike=(C.mean_us, C.p50_us, C.p95_us, C.max_us),
-            cut=(C.operation, C.kernel),
         )
 
 

@@ -37,11 +37,11 @@ from jarvis.text.markdown import name_first, prose
 from jarvis.text.messages import to_text
 
 _MAX_CACHED_PARAGRAPHS = 256
-_LIST_PX, _TEXT_PX = 515, 360
+_LIST_PX, _TEXT_PX = 496, 360
 _ROWS = 12
-"""Rows of findings that the list has room for; with more, the next one is in view in part."""
+"""Rows of findings that the list has room for."""
 
-_WIDTHS = (6, 1)
+_WIDTHS = (7, 1)
 """Relative widths of a finding and its button."""
 
 _INCLUDED, _TEXT = "_report_included", "_report_text"
@@ -63,7 +63,7 @@ def edited(now: Opened) -> Edits:
     order = full_order(notes.order, list(titles))
     by_key = {item.key: item for item in ranked}
     with st.container(border=True):
-        findings, panel = st.columns([3, 2])
+        findings, panel = st.columns([2, 1])
         with findings:
             _findings(now, [by_key[key] for key in order], shown)
         with panel:
@@ -133,7 +133,8 @@ def _shown(items: list[Recommendation], left_out: list[Recommendation]) -> str:
     """Return the order of the findings, and which of the included ones the report lists."""
     included = [item.finding for item in items if item not in left_out]
     shown = listed_count(included)
-    order = "Each with the share of the step time that it saves."
+    in_view = f"; the first {_ROWS} in view" if len(items) > _ROWS else ""
+    order = f"Each with the share of the step time that it saves{in_view}."
     if shown >= len(included):
         return order
     return (
@@ -182,7 +183,7 @@ def _switch_label(item: Recommendation, notes: FindingNotes) -> str:
     gain = item.finding.impact
     saving = f" {share(gain)} ·" if gain and gain.gain_ms > 0 else ""
     about = f"{item.label} {priority_badge(item.finding.priority)}{badges(notes)}"
-    return f"{about}{saving} {prose(name_first(to_text(item.finding.title)))}"
+    return f"{about}{saving} {prose(name_first(to_text(item.finding.title)).replace('aten::', ''))}"
 
 
 def _switch(now: Opened, key: str, finding: str) -> None:

@@ -82,7 +82,7 @@ _UNLABELED_WIDTHS = {
     GPU: 94,
     TIME: 84,
     BUSY: 80,
-    FINDING: 178,
+    FINDING: 182,
     CREATED: 108,
 }
 """First columns where no run has labels, and widths that show them in a window of 1280 pixels."""
@@ -178,7 +178,11 @@ def _table(shown: pl.DataFrame, rows: dict[str, RunRow], count: int) -> list[str
         names.remove(RANK)  # the trace of a distributed run is its ranks
     widths = _WIDTHS if _LABELS & {*names} else _WIDTHS | _UNLABELED_WIDTHS
     event = st.dataframe(
-        without_pale_texts(shown.with_columns(_short_gpus(), _short_traces()).select(names)),
+        without_pale_texts(
+            shown.with_columns(pl.Series(GPU, [rows[each].gpu_and_preset for each in ids]))
+            .with_columns(_short_gpus(), _short_traces())
+            .select(names)
+        ),
         key=key,
         hide_index=True,
         height=height_of(shown.height, _MAX_ROWS, _ROW_PX),

@@ -9,6 +9,7 @@ import polars as pl
 
 from jarvis.core.labels import RunLabels
 from jarvis.dashboard.session import navigation
+from jarvis.hardware import DEFAULT_PRESET
 from jarvis.run import RunFigures
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.server.storage.catalog import Catalog, DistributedEntry, Entry, name_of
@@ -137,6 +138,15 @@ class RunRow:
         return self.figures.gpu or "unknown GPU"
 
     @property
+    def gpu_and_preset(self) -> str:
+        """Return that GPU, and the preset of the peaks if it is not the default."""
+        hardware = self.entry.manifest.hardware
+        if hardware is None or hardware.preset == DEFAULT_PRESET:
+            return self.gpu
+        is_own = hardware.name in self.gpu
+        return f"{self.gpu} ({hardware.preset if is_own else f'peaks of {hardware.title}'})"
+
+    @property
     def name(self) -> str:
         """Return a short name for lists and columns: model or trace, and date, or the commit."""
         return f"{name_of(self.entry.manifest)} · {self.when}"
@@ -153,7 +163,9 @@ class RunRow:
         name = name_of(self.entry.manifest)
         if self.distributed is not None:
             name = f"{self.model} · {self.distributed.manifest.title}"
-        return " · ".join((name, self.gpu, milliseconds(self.figures.time_ms), self.when))
+        return " · ".join(
+            (name, self.gpu_and_preset, milliseconds(self.figures.time_ms), self.when)
+        )
 
     def values(self) -> dict[str, object]:
         """Return the row of the table."""

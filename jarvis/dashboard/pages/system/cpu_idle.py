@@ -56,16 +56,11 @@ _SHORT = {
 _MIN_SHOWN_PCT = 0.1
 """Minimum share of idle time of a cause that has a bar."""
 
-_WIDTHS = {
-    C.idle_ms: 66,
-    C.cause: 140,
-    C.host_call: 166,
-    C.host_call_us: 92,
-    C.launcher_name: 114,
-    C.prev_name: 115,
-    C.next_name: 115,
-}
-"""Columns in order, with widths in pixels that fit in a window of 1280 pixels."""
+_SHOWN = (
+    *(C.idle_ms, C.cause, C.host_call, C.host_call_us),
+    *(C.launcher_name, C.prev_name, C.next_name),
+)
+_WIDTHS = {C.idle_ms: 66, C.host_call_us: 92}
 
 
 def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
@@ -117,11 +112,11 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
             _with_unlinked(now, with_short_texts(longest, _SHORT)),
             _COLUMNS,
             "The longest gaps",
-            tuple(_WIDTHS),
+            _SHOWN,
             _WIDTHS,
             key="cpu_idle_gaps",
             addresses=gap_addresses(now, longest),
-            cut=() if longest[C.host_call].null_count() == longest.height else tuple(_SHORT),
+            fits_texts=True,
         )
 
 

@@ -60,9 +60,12 @@ _STEPS = Column(
     meaning="operators of one instance, in order; a matrix product in front could include the "
     "others, and its time is not counted",
 )
+_SHOWN = (
+    *("steps", C.scope_name, C.instance_count),
+    *(C.time_ms, "left_ms", "saved_ms", "verdict", "confidence"),
+)
 _WIDTHS = {
-    "steps": 202,
-    C.scope_name: 140,
+    "steps": 204,
     C.instance_count: 68,
     C.time_ms: 88,
     "left_ms": 72,
@@ -70,9 +73,9 @@ _WIDTHS = {
     "verdict": 64,
     "confidence": 72,
 }
-"""Columns in order, with widths in pixels that fit in a window of 1280 pixels."""
+"""Widths in pixels; the frame has the room that they leave."""
 
-_STEP_WIDTHS = {C.position: 48, C.name: 120, C.kernel: 320}
+_STEP_WIDTHS = {C.position: 48, C.kernel_time_us: 100, C.calls: 52, C.bytes: 80}
 
 
 def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
@@ -106,7 +109,15 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
         )
         columns = charts.columns_of(TABLES["fusion_chains"], (_STEPS, *_ESTIMATE))
         times = (C.time_ms, "left_ms", "saved_ms")
-        small_table(chains, columns, "Chains of operators", tuple(_WIDTHS), _WIDTHS, alike=times)
+        small_table(
+            chains,
+            columns,
+            "Chains of operators",
+            _SHOWN,
+            _WIDTHS,
+            alike=times,
+            fits_texts=True,
+        )
     _steps(now, candidates)
 
 
@@ -189,4 +200,11 @@ def _steps(now: Opened, candidates: list[Mapping[str, Any]]) -> None:
                 steps.filter(pl.col(C.chain) == chain),
                 {C.name: short_operation_name, C.kernel: short_kernel_name},
             )
-            small_table(rows, columns, f"Operators of {phrase}", _STEP_COLUMNS, _STEP_WIDTHS)
+            small_table(
+                rows,
+                columns,
+                f"Operators of {phrase}",
+                _STEP_COLUMNS,
+                _STEP_WIDTHS,
+                fits_texts=True,
+            )

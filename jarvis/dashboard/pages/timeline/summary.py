@@ -11,6 +11,8 @@ from jarvis.run.timeline_rows import TimelineRows
 from jarvis.schemas.names import C
 from jarvis.text.format import MIN_PCT, counted, microseconds, percent
 
+_PYTHON = HOST_LABELS[HostCall.PYTHON]
+
 
 def gpu_summary(page: ShownWindow) -> str:
     """Return the time shares of GPU work in the window as text."""
@@ -25,7 +27,7 @@ def gpu_summary(page: ShownWindow) -> str:
     if unlinked_ns := page.timeline.unlinked_ns(page.window, COMMUNICATION):
         unlinked = percent(page.share_pct(unlinked_ns))
         place = list(shares).index(KINDS[COMMUNICATION])
-        parts[place] += f" (launch not recorded in {unlinked})"
+        parts[place] += f" ({unlinked} without a recorded launch)"
     outside_pct = page.share_pct(page.window.length_ns - sum(shares.values()))
     if outside_pct >= MIN_PCT:
         parts.append(f"before or after all GPU work {percent(outside_pct)}")
@@ -48,13 +50,13 @@ def host_summary(page: ShownWindow, rows: TimelineRows) -> str:
     bins = timeline.host_bins(page.window, timeline.shown_threads(rows.threads))
     if bins.is_empty():
         return "Host: no recorded call of the shown threads runs in this window"
-    is_work = pl.col("what") != HOST_LABELS[HostCall.PYTHON]
+    is_work = pl.col("what") != _PYTHON
     work = bins.group_by(C.row).agg(pl.col(C.busy_ns).filter(is_work).sum())
     first = work.sort(C.busy_ns, C.row, descending=[True, False])[C.row][0]
     of_first = bins.filter(pl.col(C.row) == first)
     busy = dict(of_first.group_by("what").agg(pl.col(C.busy_ns).sum()).iter_rows())
     parts = [
-        f"{label.lower()} {percent(page.share_pct(busy[label]))}"
+        f"{_PYTHON if label == _PYTHON else label.lower()} {percent(page.share_pct(busy[label]))}"
         for label in HOST_LABELS.values()
         if label in busy
     ]

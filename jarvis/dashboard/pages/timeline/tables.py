@@ -1,6 +1,6 @@
 """Tables of the gaps and events in the timeline's window, longest first."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import polars as pl
 import streamlit as st
@@ -31,15 +31,10 @@ _GAP_COLUMNS = charts.columns_of(
         text(C.launcher_name, "Launcher", "operator that launched the event after the gap"),
     ),
 )
-_GAP_WIDTHS = {
-    "start_ms": 74,
-    "gap_ms": 62,
-    C.cause: 136,
-    C.launcher_name: 98,
-    C.next_name: 206,
-    C.host_call: 112,
-    C.host_call_us: 90,
-}
+_GAPS = (
+    *("start_ms", "gap_ms", C.cause, C.launcher_name),
+    *(C.next_name, C.host_call, C.host_call_us),
+)
 _EVENT_COLUMNS = charts.columns_of(
     TABLES["gpu_work"],
     (
@@ -51,16 +46,8 @@ _EVENT_COLUMNS = charts.columns_of(
         text("track", "Stream", "GPU and stream that it runs on"),
     ),
 )
-_EVENT_WIDTHS = {
-    "start_ms": 70,
-    C.dur_us: 84,
-    C.name: 196,
-    "what": 96,
-    "operation": 134,
-    C.input_dims: 104,
-    "track": 94,
-}
-"""Columns in order, with widths in pixels that fit in a window of 1280 pixels."""
+_EVENTS = ("start_ms", C.dur_us, C.name, "what", "operation", C.input_dims, "track")
+_WIDTHS = {"start_ms": 74, "gap_ms": 62, C.dur_us: 84, C.host_call_us: 90}
 _SHORT = {
     C.name: short_kernel_name,
     C.next_name: short_kernel_name,
@@ -92,7 +79,7 @@ def gaps_card(page: ShownWindow) -> None:
             pl.col(C.cause).replace(labels),
             gap_ms=pl.col(C.dur_ns) / 1e6,
         )
-        _jumping_table(page, "gaps", rows, _GAP_COLUMNS, _GAP_WIDTHS)
+        _jumping_table(page, "gaps", rows, _GAP_COLUMNS, _GAPS)
 
 
 def events_card(page: ShownWindow) -> None:
@@ -115,7 +102,9 @@ def events_card(page: ShownWindow) -> None:
             pl.Series(C.input_dims, operation_shapes(given), pl.String),
             (pl.col(C.dur_ns) / 1e3).alias(C.dur_us),
         )
-        _jumping_table(page, "events", rows, _EVENT_COLUMNS, _EVENT_WIDTHS)
+        if rows[C.device].n_unique() == 1:
+            rows = rows.with_columns(pl.col("track").str.split(" · ").list.last())
+        _jumping_table(page, "events", rows, _EVENT_COLUMNS, _EVENTS)
 
 
 def _jumping_table(
@@ -123,7 +112,7 @@ def _jumping_table(
     name: str,
     rows: pl.DataFrame,
     columns: charts.Columns,
-    widths: Mapping[str, int],
+    shown: Sequence[str],
 ) -> None:
     """Draw a table; selecting a row moves the window to it, and selects a GPU event."""
     key = f"timeline_{name}_{page.window.start_ns}_{page.window.length_ns}"
@@ -137,4 +126,4 @@ def _jumping_table(
                 event.choose(row[C.uid])
 
     readable = with_short_texts(rows, _SHORT)
-    small_table(readable, columns, name, tuple(widths), widths, key=key, on_select=jump)
+    small_table(readable, columns, name, shown, _WIDTHS, key=key, on_select=jump, fits_texts=True)
