@@ -10,7 +10,7 @@ PORT ?= 8501
 PYTEST_ARGS ?= -n logical --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-replay run test collected check style types pages format golden docs pictures bench bench-dashboard bench-team bench-uploads bench-growth bench-simulation bench-joins fuzz clean replays
+.PHONY: help setup setup-replay run test collected check style types pages format golden docs pictures bench bench-dashboard bench-team bench-uploads bench-growth bench-simulation bench-joins bench-large-ranks fuzz clean replays
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -96,6 +96,9 @@ bench-simulation: setup ## measure building and replaying of step simulations
 
 bench-joins: setup ## measure time and memory of the join of up to 1,024 ranks
 	$(BIN)/python -m benchmarks.joins --page benchmarks/README.md
+
+bench-large-ranks: setup ## measure the analysis of 64 traces of 100 MB, locally and on Dask
+	$(BIN)/python -m benchmarks.large_ranks --page benchmarks/README.md
 
 fuzz: setup ## fuzz every kind of input, with array bounds checked (at most 40 minutes on 2 cores)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzz

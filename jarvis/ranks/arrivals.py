@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from jarvis.ranks.holding import is_holding
 from jarvis.ranks.identity import MAX_RANK
-from jarvis.ranks.instances import rows_by_instance
 from jarvis.ranks.members import Batch
+from jarvis.ranks.parts import rows_by_instance, sums
 from jarvis.schemas.names import C
 
 Int64s = NDArray[np.int64]
@@ -61,24 +61,24 @@ class Arrivals:
         """
         start, rank = kernels[C.start_ns].to_numpy(), kernels[C.rank].to_numpy()
         late, has_middle = np.full(latest.size, NONE, np.int32), np.zeros(latest.size, np.bool_)
-        counts = np.bincount(instance, minlength=latest.size)
-        parts = []
+        counts = sums(instance)
+        is_used, is_late = np.zeros((2, instance.size), np.bool_)
         for part in rows_by_instance(instance):
             rows = part[np.lexsort((start[kernel[part]], instance[part]))]
             at, own = instance[rows], kernel[rows]
             count = counts[at]
             place = np.arange(at.size) - at.searchsorted(at)
-            is_late = rank[own] == latest[at]
-            late[at[is_late][::-1]] = own[is_late][::-1]
+            of_late = rank[own] == latest[at]
+            late[at[of_late][::-1]] = own[of_late][::-1]
             in_middle = (place >= count // 4) & (place < count - count // 4)
             is_early = (place < count // 2) | (count == 2)
-            is_middle = np.where(is_replica[at], is_early, in_middle) & ~is_late
+            is_middle = np.where(is_replica[at], is_early, in_middle) & ~of_late
             has_middle[at[is_middle]] = True
-            is_used = (is_late | is_middle) & has_middle[at]
-            parts.append((at[is_used], own[is_used], is_late[is_used]))
+            is_used[rows] = (of_late | is_middle) & has_middle[at]
+            is_late[rows] = of_late
         late[~has_middle] = NONE
-        instance, kernel, is_late = (np.concatenate(each) for each in zip(*parts, strict=True))
-        order = np.argsort(kernel, kind="stable").astype(np.int32)
+        used = np.flatnonzero(is_used).astype(np.int32)
+        order = used[np.argsort(kernel[used], kind="stable")]
         return cls(instance[order], kernel[order], is_late[order], late)
 
     def rows(self, first: int, after: int) -> slice:

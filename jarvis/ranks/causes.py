@@ -83,11 +83,15 @@ class Times:
         """
         keys = sorted({*self._late, *self._middle}, key=str)
         names = pl.DataFrame(keys, schema={C.state: TEXT, C.detail: TEXT}, orient="row")
-        parts = [self._causes(keys, names, part) for part in late.iter_slices(_AT_ONCE)]
         calls = pl.concat(self._calls).with_columns(pl.lit(State.IDLE.value, TEXT).alias(C.state))
-        return pl.concat([pl.DataFrame(schema=_CAUSES), *parts]).join(
-            calls, on=[C.instance_id, C.state, C.detail], how="left", maintain_order="left"
-        )
+
+        def with_calls(rows: pl.DataFrame) -> pl.DataFrame:
+            key = [C.instance_id, C.state, C.detail]
+            return rows.join(calls, on=key, how="left", maintain_order="left")
+
+        parts = (self._causes(keys, names, part) for part in late.iter_slices(_AT_ONCE))
+        empty = pl.DataFrame(schema=_CAUSES)
+        return pl.concat([with_calls(empty), *map(with_calls, parts)])
 
     def _causes(self, keys: list[Key], names: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
         instance = late[C.instance_id].to_numpy()

@@ -12,9 +12,11 @@ from enum import StrEnum
 import numpy as np
 import polars as pl
 
+from jarvis.core.memory_tuning import return_freed_memory
 from jarvis.ranks.drift import drifts_ppm
 from jarvis.ranks.ends import Bools, Ends, Floats, Int32s
 from jarvis.ranks.events import CALL, Events
+from jarvis.ranks.parts import by_instance
 from jarvis.schemas.names import C
 
 SYNCHRONIZING = (
@@ -95,20 +97,28 @@ def common_clock(events: Events, origin_ns: Mapping[int, int]) -> tuple[Clock, p
     residuals = _residuals(ends, offsets)
     is_used = np.isin(ends.group, used)
     is_known = ~np.isin(ends.instance, _left_early(events.kernels, of_calls, offsets, drift))
+    errors_ns, components, group = (
+        _errors(chosen, residuals[is_used]),
+        chosen.components,
+        ends.group,
+    )
+    # These are as large as all kernels.
+    del ends, chosen
+    return_freed_memory()
     clock = Clock(
         offset_ns={
-            rank: round(offsets[rank]) + origin_ns[rank] - origin_ns[chosen.components[0][0]]
-            for rank in next(iter(chosen.components), ())
+            rank: round(offsets[rank]) + origin_ns[rank] - origin_ns[components[0][0]]
+            for rank in next(iter(components), ())
         },
-        error_ns=_errors(chosen, residuals[is_used]),
+        error_ns=errors_ns,
         drift_ppm=drift,
-        groups=_spreads(ends.group, residuals, is_known, named).with_columns(
+        groups=_spreads(group, residuals, is_known, named).with_columns(
             pl.col(_GROUP).is_in(used).alias(C.is_used)
         ),
         broken=pl.Series(dtype=pl.Int32),
-        p95_ns=_quantile(np.abs(_if_enough(residuals[is_used], is_known[is_used]))),
+        p95_ns=_quantile(_magnitudes(residuals, is_known, is_used)),
     )
-    del ends, chosen, residuals, is_used, is_known
+    del residuals, is_used, is_known, group
     placed = _on_common_clock(events.kernels, offsets, drift, origin_ns)
     groups, broken = _qualities(placed, of_calls, clock.groups)
     return replace(clock, groups=groups, broken=broken), placed
@@ -259,21 +269,21 @@ def _qualities(
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Return the table ``clocks``, and the instances in which a rank leaves before another one
     arrives."""
-    called = of_calls.select(_GROUP, "is_sent", "is_received")[placed[CALL]]
+    called = of_calls.select(_GROUP, "is_sent", "is_received")
     sent_ns = pl.col(C.start_ns).filter(pl.col("is_sent")).max()
     received_ns = pl.col(C.end_ns).filter(pl.col("is_received")).min()
     # A sender may leave before its receiver comes, but no receiver before the sender has begun.
     early_ns = pl.coalesce(sent_ns - received_ns, pl.col(C.start_ns).max() - pl.col(C.end_ns).min())
-    instances = (
-        placed.select(C.instance_id, C.start_ns, C.end_ns)
-        .hstack(called)
+    times = placed.select(C.instance_id, C.start_ns, C.end_ns, CALL)
+    instances = pl.concat(
+        part.hstack(called[part[CALL]])
         .group_by(_GROUP, C.instance_id)
         .agg(
             (pl.col(C.start_ns).max() - pl.col(C.start_ns).min()).alias("skew"),
             (early_ns > _BOUND_NS).alias("is_broken"),
         )
-        .join(named.select(_GROUP, C.comm_id, C.kind), on=_GROUP)
-    )
+        for part in by_instance(times)
+    ).join(named.select(_GROUP, C.comm_id, C.kind), on=_GROUP)
     is_synchronizing = pl.col(C.kind).is_in(CANDIDATES)
     share = pl.col("is_broken").mean().over(_GROUP)
     broken = instances.filter(is_synchronizing & pl.col("is_broken") & (share <= _MAX_BROKEN))
@@ -348,19 +358,22 @@ def _spreads(
 ) -> pl.DataFrame:
     """Return groups with the median (``residual``) and the 95th percentile (``p95``) of their
     residuals; null without any."""
-    order = np.argsort(group, kind="stable")
-    sizes = np.bincount(group, minlength=named.height)
-    rows = np.split(order, np.cumsum(sizes))[:-1]
-    parts = [np.abs(_if_enough(residuals[each], is_known[each])) for each in rows]
+    order = np.argsort(group, kind="stable").astype(np.int32)
+    rows = np.split(order, np.cumsum(np.bincount(group, minlength=named.height)))[:-1]
+    of_groups = ((residuals[each], is_known[each]) for each in rows)
+    parts = [_magnitudes(*each, np.ones(each[0].size, np.bool_)) for each in of_groups]
     return named.with_columns(
         pl.Series(name, [_quantile(part, at) for part in parts], pl.Float64)
         for name, at in (("residual", 0.5), ("p95", 0.95))
     )
 
 
-def _if_enough(residuals: Floats, is_known: Bools) -> Floats:
-    """Return the known residuals; all of them where these are too few to judge by."""
-    return residuals[is_known] if np.count_nonzero(is_known) >= 2 * MIN_INSTANCES else residuals
+def _magnitudes(residuals: Floats, is_known: Bools, is_chosen: Bools) -> Floats:
+    """Return the magnitudes of the chosen residuals that are known; of all chosen ones where these
+    are too few to judge by."""
+    is_both = is_chosen & is_known
+    found = residuals[is_both if np.count_nonzero(is_both) >= 2 * MIN_INSTANCES else is_chosen]
+    return np.abs(found, out=found)
 
 
 def _quantile(values: Floats, at: float = 0.95) -> float | None:

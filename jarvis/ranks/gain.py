@@ -19,9 +19,9 @@ from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.states import State
 from jarvis.ranks.clock import Clock, Quality
 from jarvis.ranks.holding import HELD_SHARE
-from jarvis.ranks.instances import by_instance
 from jarvis.ranks.lateness import is_comparable
-from jarvis.ranks.members import Batch, Member, in_batches
+from jarvis.ranks.members import Batch, Member
+from jarvis.ranks.parts import by_instance
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import changed_weights
 from jarvis.simulation.graph import CycleError, Graph
@@ -315,7 +315,12 @@ def _simulation(member: Member) -> Simulation:
     return Simulation.of(member.tables, member.simulation)
 
 
-def gains(members: Sequence[Member], evidence: Evidence, joint: JointSteps | None) -> pl.DataFrame:
+def gains(
+    members: Sequence[Member],
+    evidence: Evidence,
+    joint: JointSteps | None,
+    bounds: Mapping[int, StepGain],
+) -> pl.DataFrame:
     """Return ``rank, gain_low_ms, gain_ms, gain_high_ms, gain_method``: what the median step gains
     if a rank were as the median; null where waiting is not known.
 
@@ -323,8 +328,8 @@ def gains(members: Sequence[Member], evidence: Evidence, joint: JointSteps | Non
         members: The ranks.
         evidence: The tables of the join.
         joint: The ranks replayed together; None if that is not possible.
+        bounds: Result of ``gain_bounds``, for ranks that are not replayed.
     """
-    bounds = _bounds(evidence, in_batches(members))
     rows = []
     for member in members:
         if joint is not None and member in joint.members:
@@ -357,13 +362,20 @@ _GAINS = pl.Schema(
 )
 
 
-def _bounds(evidence: Evidence, batches: Sequence[Batch]) -> dict[int, StepGain]:
+def gain_bounds(
+    kernels: pl.DataFrame, instances: pl.DataFrame, batches: Sequence[Batch]
+) -> dict[int, StepGain]:
     """Return what the median step gains by rank if it never arrives last, by exposed waiting.
 
     At most what the rank makes one other rank wait for, at least what it makes all of them wait
     for beyond the rank that arrives before it, where they are held together.
+
+    Args:
+        kernels: Kernels of instances with ``instance_id`` (``instances.waiting``), by rank.
+        instances: Table ``instances``.
+        batches: The ranks.
     """
-    inner = evidence.instances.filter(~pl.col(C.is_edge), pl.col(C.step).is_not_null())
+    inner = instances.filter(~pl.col(C.is_edge), pl.col(C.step).is_not_null())
     steps = inner[C.step].n_unique()
     late = pl.col(C.last_rank).alias("late")
     blamed = inner.select(C.instance_id, C.step, late, C.margin_us).drop_nulls("late")
@@ -372,18 +384,20 @@ def _bounds(evidence: Evidence, batches: Sequence[Batch]) -> dict[int, StepGain]
     is_held = pl.col("held").mean() >= HELD_SHARE
 
     def waits(kernels: pl.DataFrame) -> pl.DataFrame:
-        joined = kernels.drop(C.step).join(blamed, on=C.instance_id)
+        joined = kernels.join(blamed, on=C.instance_id)
         return joined.filter(pl.col(C.rank) != pl.col("late"))
+
+    kernels = kernels.select(C.instance_id, C.rank, C.wait_ns, C.exposed_wait_ns, "held")
 
     # In parts: what each rank waits for each other one in all steps would not fit into memory.
     lowest = pl.concat(
         waits(part)
         .group_by("late", C.step, C.instance_id)
         .agg(pl.when(is_held).then(beyond.min()).otherwise(0.0).alias("low"))
-        for part in by_instance(evidence.kernels)
+        for part in by_instance(kernels)
     )
     highest = pl.concat(
-        waits(batch.rows(evidence.kernels))
+        waits(batch.rows(kernels))
         .group_by("late", C.step, C.rank)
         .agg(pl.col(C.exposed_wait_ns).sum().alias("high"))
         .group_by("late", C.step)

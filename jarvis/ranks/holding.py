@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from jarvis.ranks.parts import sums
 from jarvis.schemas.names import C
 
 HELD_SHARE = 0.5
@@ -18,7 +19,7 @@ def is_holding(kernels: pl.DataFrame) -> NDArray[np.bool_]:
         kernels: Kernels of ``instances.waiting``.
     """
     instance, held = kernels[C.instance_id].to_numpy(), kernels["held"].to_numpy()
-    share = np.bincount(instance, held) / np.bincount(instance).clip(1)
+    share = sums(instance, held) / sums(instance).clip(1)
     is_known = kernels[C.wait_ns].is_not_null().to_numpy()
     holding: NDArray[np.bool_] = held & (share >= HELD_SHARE)[instance] & is_known
     return holding

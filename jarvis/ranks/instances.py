@@ -1,28 +1,26 @@
 """The figures of matched collectives: who arrived when, waiting, transfer, bandwidth."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from jarvis.core.memory_tuning import return_freed_memory
 from jarvis.perf_report.intervals import added_parts, covered_until
 from jarvis.ranks.clock import Clock, Quality
 from jarvis.ranks.events import CALL, TRANSFER_NS, Events
 from jarvis.ranks.holding import is_holding
 from jarvis.ranks.members import RANK, Batch
 from jarvis.ranks.pairs import ALL_TO_ALL_V
+from jarvis.ranks.parts import by_instance, sums
 from jarvis.schemas.names import C
 
 Int64s = NDArray[np.int64]
-Int32s = NDArray[np.int32]
 
 _HALF_RINGS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 MAX_FLOOR_BYTES = 64 << 10
 """Larger messages do not show the latency of a collective."""
-
-_AT_ONCE = 1 << 17
-"""Kernels that are in memory together in another order."""
 
 _MIN_TRANSFER_NS = 1_000
 _MIN_TRANSFER_SHARE = 0.01
@@ -97,30 +95,9 @@ def _is_idle(compute: pl.DataFrame, times: Int64s) -> NDArray[np.bool_]:
     return idle
 
 
-def by_instance(kernels: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield the kernels by instance, then as they are ordered, in parts with whole instances.
-
-    All of them in another order would not fit into memory beside them.
-    """
-    for rows in rows_by_instance(kernels[C.instance_id].to_numpy()):
-        yield kernels[rows]
-
-
-def rows_by_instance(instance: Int32s) -> Iterator[Int32s]:
-    """Yield the places of kernels by their instance, then in order, in parts with whole
-    instances."""
-    order = np.argsort(instance, kind="stable").astype(np.int32)
-    ends = np.cumsum(np.bincount(instance))
-    begin = 0
-    while True:
-        end = int(ends[ends.searchsorted(begin + _AT_ONCE) :].min(initial=order.size))
-        yield order[begin:end]
-        if end == order.size:
-            break
-        begin = end
-
-
-def instances(events: Events, communicators: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+def instances(
+    events: Events, communicators: pl.DataFrame, clock: Clock, seq: pl.Series
+) -> pl.DataFrame:
     """Return one row for each collective, numbered by time; ``instance`` is the number that its
     kernels have.
 
@@ -128,13 +105,18 @@ def instances(events: Events, communicators: pl.DataFrame, clock: Clock) -> pl.D
         events: Kernels of ``waiting``, and their calls.
         communicators: Table of ``with_communicators``.
         clock: The common clock.
+        seq: The recorded sequence number by instance.
     """
     kernels = events.kernels
-    rows = pl.concat(_instances(part, events.calls, communicators) for part in by_instance(kernels))
+    parts = by_instance(kernels)
+    rows = pl.concat(_instances(part, events.calls, communicators, seq) for part in parts)
+    return_freed_memory()
     tie_ns = _tie_ns(kernels, clock)
     is_known = pl.col(C.clock_quality) != Quality.UNKNOWN.value
-    rows = rows.sort(C.last_ns, C.comm_id, C.instance_id).rename({C.instance_id: "instance"})
-    rows = rows.with_columns(
+    order = rows.select(pl.arg_sort_by(C.last_ns, C.comm_id, C.instance_id)).to_series()
+    # One column at a time: all of them twice would not fit into memory.
+    rows = pl.DataFrame([rows.drop_in_place(name).gather(order) for name in rows.columns])
+    rows = rows.rename({C.instance_id: "instance"}).with_columns(
         pl.int_range(pl.len(), dtype=pl.Int32).alias(C.instance_id),
         pl.when(is_known & (pl.col("margin") > tie_ns)).then("latest").alias(C.last_rank),
         pl.when(is_known).then(C.second_rank).alias(C.second_rank),
@@ -148,7 +130,7 @@ def instances(events: Events, communicators: pl.DataFrame, clock: Clock) -> pl.D
 
 
 def _instances(
-    kernels: pl.DataFrame, calls: pl.DataFrame, communicators: pl.DataFrame
+    kernels: pl.DataFrame, calls: pl.DataFrame, communicators: pl.DataFrame, seq: pl.Series
 ) -> pl.DataFrame:
     """Return what the kernels of each instance have in common, and what is missing."""
     last = pl.col(C.start_ns).max()
@@ -161,7 +143,6 @@ def _instances(
         .group_by(C.instance_id, maintain_order=True)
         .agg(
             pl.col(CALL, C.match).first(),
-            pl.col(C.seq).min(),
             pl.col(C.step).drop_nulls().mode().min().alias(C.step),
             _message_bytes().alias(C.bytes),
             pl.col(C.in_bytes).max().alias("busiest_bytes"),
@@ -182,6 +163,7 @@ def _instances(
         )
     )
     ends = (C.src_rank, C.dst_rank)
+    rows = rows.hstack([seq.gather(rows[C.instance_id])])
     first = calls.select(C.comm_id, C.kind, C.library, C.dtype, C.clock_quality, *ends)[rows[CALL]]
     members = communicators.select(C.comm_id, C.size, pl.col("members").cast(pl.List(RANK)))
     rows = rows.drop(CALL).hstack(first).join(members, on=C.comm_id, how="left")
@@ -232,7 +214,7 @@ def _is_edge(rows: pl.DataFrame, kernels: pl.DataFrame) -> pl.Series:
     held_ns = np.full(rank.max(initial=0) + 1, np.iinfo(np.int64).max)
     np.minimum.at(held_ns, rank, np.where(is_holding(kernels), end, held_ns[0]))
     was_held = start >= held_ns[rank]
-    share = np.bincount(instance, was_held) / np.bincount(instance).clip(1)
+    share = sums(instance, was_held) / sums(instance).clip(1)
     return pl.Series(share < 0.5).gather(rows["instance"]) | rows[C.is_cut]
 
 

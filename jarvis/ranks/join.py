@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from jarvis.ranks.bubbles import bubbles
 from jarvis.ranks.clock import Clock, Quality, common_clock, with_quality
 from jarvis.ranks.communicators import with_communicators
 from jarvis.ranks.events import CALL, TRANSFER_NS, Events, communication_events
-from jarvis.ranks.gain import Evidence, JointSteps, gains, joint_steps
+from jarvis.ranks.gain import Evidence, JointSteps, gain_bounds, gains, joint_steps
 from jarvis.ranks.instances import by_rank, instances, renumbered, waiting
 from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
@@ -111,37 +112,36 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     communicators = with_roles(communicators, events, members, node_size(members, gpus_per_node))
     work = work_per_step(batches, stages_of(communicators))
     sums, of_communicators, sent = _sums(events), _of_communicators(events), sent_events(events)
-    kernels = events.kernels.drop(C.launch_start_ns).hstack(match(events))
-    del events
-    # After each large stage: Polars cannot use what NumPy has freed.
-    return_freed_memory()
-    is_matched = pl.col(C.instance_id).is_not_null()
-    unmatched = [kernels.filter(~is_matched)]
-    kernels = kernels.filter(is_matched)
     origins = {
         member.rank: member.base_ns + batch.origin_ns[member.rank]
         for batch in batches
         for member in batch.members
     }
-    clock, placed = common_clock(Events(kernels, calls), origins)
-    if clock.broken.len():
-        is_broken = pl.col(C.instance_id).is_in(clock.broken.implode())
-        reason = pl.lit(Reason.BOUNDS.value, kernels.schema[C.reason]).alias(C.reason)
-        unmatched.append(kernels.filter(is_broken).with_columns(reason))
-        kernels = kernels.filter(~is_broken)
-        clock, placed = common_clock(Events(kernels, calls), origins)
+    kernels = events.kernels.drop(C.launch_start_ns).hstack(match(events))
+    del events
+    # After each large stage: Polars cannot use what NumPy has freed.
+    return_freed_memory()
+    seq = _sequence_numbers(kernels)
+    clock, placed, unmatched = _on_common_clock(kernels.drop(C.seq), calls, origins)
     del kernels
     return_freed_memory()
     calls = with_quality(calls, clock)
     measured = waiting(Events(placed, calls), batches)
     del placed
     return_freed_memory()
-    found = instances(Events(measured, calls), communicators, clock)
-    numbered = renumbered(measured, found).drop(C.seq, C.match, C.reason, C.is_cut)
+    found = instances(Events(measured, calls), communicators, clock, seq)
+    numbered = renumbered(measured, found).drop(C.match, C.reason, C.is_cut)
     del measured
     return_freed_memory()
-    late, causes = lateness(numbered, found, communicators, batches)
+    sums_of_waits = by_rank(numbered, found).values()
     waits = bubbles(numbered, found, communicators, batches)
+    between = pairs(sent, communicators, numbered)
+    bounds = gain_bounds(numbered, found, batches)
+    packed = _pack(numbered, (C.uid, CALL, C.step, C.exposed_wait_ns, C.exposed_transfer_ns))
+    return_freed_memory()
+    late, causes = lateness(numbered, found, communicators, batches)
+    return_freed_memory()
+    _unpack(packed, numbered)
     evidence = Evidence(
         kernels=numbered,
         instances=found,
@@ -151,25 +151,26 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     )
     joint = joint_steps(members, evidence, clock)
     of_ranks = (
-        *(sums, *by_rank(numbered, found).values()),
+        *(sums, *sums_of_waits),
         places(communicators, [member.rank for member in members]),
-        *(speed, gains(members, evidence, joint)),
+        *(speed, gains(members, evidence, joint, bounds)),
     )
     ranks = _ranks(batches, of_ranks, clock)
     marked = rank_steps(numbered, found, late, waits, batches)
-    between = pairs(sent, communicators, numbered)
     shown = numbered.drop("own_start_ns", C.step, "held")
     order = np.argsort(shown[C.instance_id].to_numpy(), kind="stable").astype(np.uint32)
     del numbered, evidence
     return_freed_memory()
     # One column at a time: all of them twice would not fit into memory.
     in_order = pl.DataFrame([shown.drop_in_place(name).gather(order) for name in shown.columns])
+    del order
+    return_freed_memory()
     tables = {
         "ranks": ranks,
         "communicators": _communicators(communicators, of_communicators, found),
         "instances": found,
         "instance_ranks": in_order,
-        "unmatched": _unmatched(Events(pl.concat(unmatched), calls)),
+        "unmatched": _unmatched(Events(unmatched, calls)),
         "clocks": clock.groups,
         "rank_steps": marked,
         "lateness": late,
@@ -178,6 +179,58 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     }
     speed, work = (rows.with_columns(pl.col(C.rank).cast(pl.Int64)) for rows in (speed, work))
     return Joined(RankTables(tables, calls), clock, speed, work, joint)
+
+
+def _on_common_clock(
+    kernels: pl.DataFrame, calls: pl.DataFrame, origins: Mapping[int, int]
+) -> tuple[Clock, pl.DataFrame, pl.DataFrame]:
+    """Return the clock, the kernels of instances on it, and those that belong to no instance.
+
+    Args:
+        kernels: All kernels, matched.
+        calls: Their calls.
+        origins: What the times of each rank count from.
+    """
+    is_matched = pl.col(C.instance_id).is_not_null()
+    unmatched = kernels.filter(~is_matched)
+    kernels = kernels.filter(is_matched)
+    clock, placed = common_clock(Events(kernels, calls), origins)
+    if clock.broken.len():
+        is_broken = pl.col(C.instance_id).is_in(clock.broken.implode())
+        reason = pl.lit(Reason.BOUNDS.value, kernels.schema[C.reason]).alias(C.reason)
+        unmatched = pl.concat([unmatched, kernels.filter(is_broken).with_columns(reason)])
+        kernels = kernels.filter(~is_broken)
+        clock, placed = common_clock(Events(kernels, calls), origins)
+    return clock, placed, unmatched
+
+
+def _pack(rows: pl.DataFrame, columns: Sequence[str]) -> BytesIO:
+    """Move columns of a table, which the next stage does not read, to a compressed one."""
+    packed = BytesIO()
+    taken = pl.DataFrame([rows.drop_in_place(name) for name in columns])
+    taken.write_parquet(packed, compression="lz4", row_group_size=_PACKED_AT_ONCE, statistics=False)
+    packed.seek(0)
+    return packed
+
+
+_PACKED_AT_ONCE = 1 << 17
+
+
+def _unpack(packed: BytesIO, rows: pl.DataFrame) -> None:
+    """Move the columns back that ``_pack`` took from a table."""
+    for name in pl.read_parquet_schema(packed):
+        packed.seek(0)
+        rows.hstack(pl.read_parquet(packed, columns=[name]), in_place=True)
+    packed.close()
+
+
+def _sequence_numbers(kernels: pl.DataFrame) -> pl.Series:
+    """Return the lowest sequence number by instance."""
+    known = kernels.lazy().drop_nulls([C.instance_id, C.seq]).group_by(C.instance_id)
+    lowest = known.agg(pl.col(C.seq).min()).collect()
+    number: int = kernels.select(pl.col(C.instance_id).max().fill_null(-1)).item()
+    found = pl.Series(C.seq, [None], kernels.schema[C.seq]).new_from_index(0, number + 1)
+    return found.scatter(lowest[C.instance_id], lowest[C.seq])
 
 
 def _sums(events: Events) -> pl.DataFrame:

@@ -78,10 +78,14 @@ def lateness(
     late = _late_ranks(kernels, arrivals, since, held)
     roots = _roots(late, of_replicas)
     late = late.join(named.filter("is_clear"), on=C.instance_id, how="semi", maintain_order="left")
+    del held, same, named
     return_freed_memory()
     causes = _causes(kernels, batches, arrivals, since, late)
-    named_causes = causes.drop_nulls(C.detail).group_by(C.instance_id)
-    explained = named_causes.agg(pl.col(C.extra_ns).clip(lower_bound=0).sum().alias("explained"))
+    del arrivals, since
+    return_freed_memory()
+    named_causes = causes.lazy().drop_nulls(C.detail).group_by(C.instance_id)
+    longer_ns = pl.col(C.extra_ns).clip(lower_bound=0).sum()
+    explained = named_causes.agg(longer_ns.alias("explained")).collect()
     own = pl.col(C.own_lateness_ns)
     table = _with_new(late).join(roots, on=C.instance_id)
     table = table.join(explained, on=C.instance_id, how="left")

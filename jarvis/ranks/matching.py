@@ -69,6 +69,7 @@ def match(events: Events) -> pl.DataFrame:
     group = of_calls["group"].gather(events.kernels[CALL]).to_numpy()
     order = np.argsort(group, kind="stable").astype(np.uint32)
     bounds = np.cumsum(np.bincount(group, minlength=groups.height))
+    del group
     slots = np.empty(order.size, np.int64)
     how = np.zeros(order.size, np.uint8)
     for number, (begin, end) in enumerate(pairwise([0, *bounds.tolist()])):
@@ -132,7 +133,10 @@ def _by_sequence_number(group: pl.DataFrame) -> Int64s:
 
 def _by_order(group: pl.DataFrame) -> tuple[Int64s, Match]:
     slots = _outside(group)
-    inside = _in_order(group.with_row_index("at").filter(pl.Series(slots == 0)))
+    inside = group.with_row_index("at")
+    if slots.any():
+        inside = inside.filter(pl.Series(slots == 0))
+    inside = _in_order(inside)
     at = inside["at"].to_numpy()
     _, starts, counts = np.unique(inside[C.rank].to_numpy(), return_index=True, return_counts=True)
     if starts.size < 2:

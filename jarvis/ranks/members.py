@@ -23,7 +23,7 @@ from jarvis.trace import TraceInfo
 RANK = pl.Int32
 """Type of ranks while they are joined."""
 
-_AT_ONCE = 32
+_AT_ONCE = 16
 """Ranks whose tables are in memory together."""
 
 _SPACE_NS = 1 << 52
