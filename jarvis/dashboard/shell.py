@@ -97,14 +97,21 @@ def draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: Me
         job_chip()
 
 
+_OTHER_ANALYSIS = f"[class*=st-key-{navigation.RANK_LINKS}] [data-testid=stPageLink-NavLink]"
+"""Selector of these links."""
+
+
 def _style(colors: Palette) -> str:
     """Return the color of text on the primary color, which Streamlit has as white in any theme, and
-    keep names and options in one line where they fit: browsers break ``--an-option`` at hyphens."""
+    keep names and options in one line where they fit: browsers break ``--an-option`` at hyphens.
+    Links to the open page of another analysis do not look like that to the open page."""
     return (
         "<style>[data-testid^=stBaseButton-primary]:not(:disabled),"
         f"[data-testid=stMultiSelect] [data-tag] {{color: {ink(colors.primary)}}}"
         "[data-testid=stMarkdownContainer] :is(p, li) > code {display: inline-block; "
-        "max-width: 100%}</style>"
+        "max-width: 100%}"
+        f"{_OTHER_ANALYSIS}:not(:hover) {{background: none}} "
+        f"{_OTHER_ANALYSIS} p {{font-weight: inherit}}</style>"
     )
 
 
