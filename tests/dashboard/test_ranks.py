@@ -216,6 +216,8 @@ def test_the_list_of_runs_has_one_row_for_all_ranks(run: DistributedRun, filed: 
     assert not page.exception
     (row,) = page.dataframe[0].value.to_dict("records")
     assert row["id"] == run.manifest.distributed_id
+    (entry,) = read_catalog().distributed
+    assert entry.title == f"{run.manifest.name} · 2 of 3 ranks (0-1) · {entry.id}"
     assert row["run_ms"] == min(RunRow(entry).figures.time_ms for entry in read_catalog().entries)
     assert "A trend needs two runs" in texts(page)
     job = run_rows(read_catalog())[0]
