@@ -125,8 +125,9 @@ class Impact(_Frozen):
     """The estimated gain of a finding.
 
     ``time_ms`` is the time that it concerns, ``saved_ms`` the estimate, ``compute_pct`` and
-    ``e2e_pct`` the same as a share of compute time and of the GPU window. ``method`` is the source
-    of the numbers: the perf model, an upper bound measured in the trace, or experience.
+    ``e2e_pct`` the same as a percentage of compute time, which idle time and communication may
+    exceed, and as a share of the GPU window. ``method`` is the source of the numbers: the perf
+    model, an upper bound measured in the trace, or experience.
 
     ``step_ms`` is the step time saved, ``step_pct`` its share of the steps; None if the input does
     not tell. It is that of replays if ``is_replayed``, else within what bounds the recorded steps

@@ -18,7 +18,7 @@ from jarvis.text.format import MAX_DECIMALS, column_decimals, decimal, milliseco
         (41.93, "41.9"),
         (708.0, "708"),
         (1234.5, "1,234"),
-        (-2.5, "-2.50"),
+        (-2.5, "\N{MINUS SIGN}2.50"),
         (1.5e-8, "1.50e-08"),
     ],
 )
@@ -34,6 +34,7 @@ def test_decimals_have_three_significant_digits(value: float | None, text: str) 
         (0.33, "0.33%"),
         (0.4, "0.40%"),
         (0.0042, "<0.01%"),
+        (-12.04, "\N{MINUS SIGN}12.0%"),
         (None, "—"),
     ],
 )

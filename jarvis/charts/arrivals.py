@@ -358,7 +358,14 @@ def _bandwidth_spec(palette: Palette, *, has_link: bool, has_floor: bool) -> Spe
         size=alt.Size(
             f"{C.count}:Q",
             scale=alt.Scale(domainMin=1, range=_MARK_PX2),
-            legend=alt.Legend(title="Collectives", orient="top", tickCount=3, format="d"),
+            legend=alt.Legend(
+                title="Collectives",
+                orient="top",
+                tickCount=3,
+                format="d",
+                symbolFillColor=palette.muted,
+                symbolStrokeColor=palette.muted,
+            ),
         ),
         fill=alt.Fill(f"{C.kind}:N", scale=colors, legend=None),
         fillOpacity=alt.condition(

@@ -112,6 +112,7 @@ def rank_files(arguments: argparse.Namespace) -> "Iterator[list[InputFile]]":
     if bool(arguments.traces) == bool(arguments.pattern):
         arguments.usage_error("name traces, or use --pattern")
     urls = [each for each in arguments.traces if isinstance(each, str)]
+    arguments.job_name = ""
     if urls and len(urls) < len(arguments.traces):
         arguments.usage_error("name traces or URLs, not both")
     if urls:
@@ -124,7 +125,19 @@ def rank_files(arguments: argparse.Namespace) -> "Iterator[list[InputFile]]":
     arguments.pattern_ranks = ranks_of_pattern(arguments.pattern) if arguments.pattern else {}
     arguments.traces = arguments.traces or list(arguments.pattern_ranks)
     with unpacked_archives(arguments.traces) as paths:
-        yield named_files(paths)
+        files = named_files(paths)
+        arguments.job_name = _folder_name(arguments.traces, files)
+        yield files
+
+
+def _folder_name(given: Sequence[Path], files: "Sequence[InputFile]") -> str:
+    """Return the name of the folder that all files are in, or of the archive, without suffix."""
+    from jarvis.ranks.archives import ARCHIVES
+
+    for archive in given if len(given) == 1 else ():
+        if suffix := next((each for each in ARCHIVES if archive.name.endswith(each)), None):
+            return archive.name.removesuffix(suffix)
+    return Path(os.path.commonpath([file.path.resolve().parent for file in files])).name
 
 
 def beside(arguments: argparse.Namespace) -> Path:
@@ -182,7 +195,13 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
 
     def make(place: Path) -> "list[DistributedRun]":
         return analyze_ranks(
-            files, request, options, output_dir=place, on_rank=on_rank, on_split=is_wanted
+            files,
+            request,
+            options,
+            output_dir=place,
+            name=arguments.job_name,
+            on_rank=on_rank,
+            on_split=is_wanted,
         )
 
     def is_wanted(jobs: Sequence[Sequence[str]]) -> bool:

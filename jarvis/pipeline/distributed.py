@@ -21,7 +21,7 @@ from jarvis.pipeline.analysis import analyze
 from jarvis.pipeline.processes import Failure, outcomes
 from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.identity import Identified, RankFile, RankOf, as_ranges, identify, rank_file
-from jarvis.ranks.inputs import InputFile
+from jarvis.ranks.inputs import InputFile, common_name
 from jarvis.ranks.jobs import split_jobs
 from jarvis.ranks.join import Joined, join
 from jarvis.ranks.manifest import (
@@ -133,6 +133,7 @@ def analyze_ranks(
     options: RankOptions,
     *,
     output_dir: Path,
+    name: str = "",
     on_rank: OnRank | None = None,
     on_split: OnSplit | None = None,
 ) -> list[DistributedRun]:
@@ -144,6 +145,7 @@ def analyze_ranks(
 
     Args:
         request: What the user chose, for each rank.
+        name: The name of the folder or archive, if it is one.
 
     Raises:
         TooFewRanksError: Fewer than two ranks can be joined.
@@ -158,7 +160,9 @@ def analyze_ranks(
             return []
         roots = [output_dir / f"job_{n}" for n in range(1, len(jobs) + 1)]
         return [
-            join_ranks(job.names, job.analyzed, options, output_dir=root, takes_runs=True)
+            join_ranks(
+                job.names, job.analyzed, options, output_dir=root, name=name, takes_runs=True
+            )
             for job, root in zip(jobs, roots if len(jobs) > 1 else [output_dir], strict=True)
         ]
     finally:
@@ -228,6 +232,7 @@ def join_ranks(
     options: RankOptions,
     *,
     output_dir: Path,
+    name: str = "",
     takes_runs: bool = False,
 ) -> DistributedRun:
     """Join the runs of several ranks, and write the distributed run.
@@ -235,6 +240,7 @@ def join_ranks(
     Args:
         names: The names of all files, none of them twice.
         analyzed: The run of each, or why there is none.
+        name: The name of the folder or archive, if it is known.
         takes_runs: Whether the runs of the ranks are moved into it.
 
     Raises:
@@ -257,7 +263,10 @@ def join_ranks(
         {member.rank: member.tables["collectives"] for member in members},
         gpus_per_node=options.gpus_per_node or members[0].info.visible_gpus,
     ).sheets
-    manifest = _manifest(identified, members, failed, joined, tuple(sheets), result)
+    models = {read_manifest(by_name[entry.file.name].root).model_name for entry in identified.used}
+    model = models.pop() if len(models) == 1 else None
+    called = model or name or common_name(names)
+    manifest = _manifest(called, identified, members, failed, joined, tuple(sheets), result)
     digests = frozenset(rank.file.sha256 for rank in ranks)
     with staged_folder(output_dir, lambda: check_output_folder(output_dir, digests)) as folder:
         paths = RunPaths(folder)
@@ -265,8 +274,8 @@ def join_ranks(
             place = paths.member(entry.rank)
             place.parent.mkdir(exist_ok=True)
             by_name[entry.file.name].root.rename(place)
-        for name in joined.tables:
-            joined.tables.write(name, paths.table(name))
+        for table in joined.tables:
+            joined.tables.write(table, paths.table(table))
         write_csvs(sheets, paths.perf_report_csvs)
         more = {**_workbook_tables(joined), "missing": _missing(manifest)}
         write_workbook({**sheets, **more}, paths.multi_rank_xlsx)
@@ -322,6 +331,7 @@ def _failed(
 
 
 def _manifest(
+    name: str,
     identified: Identified,
     members: Sequence[Member],
     failed: Sequence[MemberEntry],
@@ -354,6 +364,7 @@ def _manifest(
         distributed_id=distributed_id(
             ((member.rank, member.analysis_id or "") for member in members), size
         ),
+        name=name,
         title=f"{len(members):,} of {size:,} ranks ({as_ranges(m.rank for m in members)})",
         world_size=WorldSize(value=size, source=identified.world_source),
         members=(*usable, *failed),

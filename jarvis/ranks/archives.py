@@ -38,7 +38,7 @@ _MAX_NAME_CHARS = 100
 """Maximum length of a part of a name; its end is used because of the suffix."""
 
 _TRACES = (".json", ".json.gz")
-_ARCHIVES = (".zip", ".tar", *TAR_SUFFIXES)
+ARCHIVES = (*TAR_SUFFIXES, ".zip", ".tar")
 _MACOS_METADATA = "__MACOSX"
 _DAMAGE = (*DAMAGE, tarfile.TarError, igzip.BadGzipFile)
 _LONG_NAMES = (
@@ -94,7 +94,7 @@ def unpack(path: Path, folder: Path) -> list[Path]:
     limits, total_bytes = UnpackingLimits.from_environment(), 0
     try:
         for name, text in _in_tar(path) if path.name.endswith(TAR_SUFFIXES) else _in_zip(path):
-            if name.lower().endswith(_ARCHIVES):
+            if name.lower().endswith(ARCHIVES):
                 shown = short_line(name, _MAX_SHOWN_CHARS)
                 raise UnreadableTraceError(path, f"{shown} in it is an archive, too; unpack it")
             if not _is_trace(name):

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.core.memory_tuning import return_freed_memory
-from jarvis.ranks.drift import drifts_ppm
+from jarvis.ranks.drift import MAX_PPM, drifts_ppm
 from jarvis.ranks.ends import Bools, Ends, Floats, Int32s
 from jarvis.ranks.events import CALL, Events
 from jarvis.ranks.parts import by_instance
@@ -38,6 +38,9 @@ MIN_INSTANCES = 3
 _AGREEING_NS, _AGREEING_TIMES = 10_000.0, 4.0
 _FINE_NS, _FINE_SHARE, _USABLE_SHARE = 10_000.0, 0.02, 0.25
 _BOUND_NS = 5_000
+_TOGETHER_SHARE = 0.1
+"""Part of the sends of a pair that may have ends that are too near each other, as others match."""
+
 _MAX_BROKEN = 0.05
 NORMAL = 1.4826
 """Standard deviation of a normal distribution by its median absolute deviation."""
@@ -87,23 +90,24 @@ def common_clock(events: Events, origin_ns: Mapping[int, int]) -> tuple[Clock, p
         (pl.col(C.rank) == pl.col(C.dst_rank)).alias("is_received"),
     )
     ends = _ends(events.kernels, of_calls)
-    used = _agreeing_groups(ends, named)
-    chosen = ends.of_groups(used)
+    is_together = ~np.isin(ends.instance, _early_sends(events.kernels, of_calls))
+    together = ends if is_together.all() else ends[is_together]
+    used = _agreeing_groups(together, named)
+    chosen = together.of_groups(used)
     drift = drifts_ppm(chosen)
     if drift:
-        ends = _without_drift(ends, drift)
-        chosen = ends.of_groups(used)
+        ends, chosen = _without_drift(ends, drift), _without_drift(chosen, drift)
     offsets = _offsets(chosen, origin_ns)
     residuals = _residuals(ends, offsets)
     is_used = np.isin(ends.group, used)
     is_known = ~np.isin(ends.instance, _left_early(events.kernels, of_calls, offsets, drift))
     errors_ns, components, group = (
-        _errors(chosen, residuals[is_used]),
+        _errors(chosen, residuals[is_used & is_together]),
         chosen.components,
         ends.group,
     )
     # These are as large as all kernels.
-    del ends, chosen
+    del ends, together, chosen, is_together
     return_freed_memory()
     clock = Clock(
         offset_ns={
@@ -204,6 +208,33 @@ def _residuals(ends: Ends, offsets: Mapping[int, float]) -> Floats:
     return known.residuals(np.array([offsets[rank] for rank in known.ranks[0].tolist()]))
 
 
+def _sends(kernels: pl.DataFrame, of_calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the kernels of sends and receives, with ``is_sent`` and ``is_received``."""
+    called = of_calls.select("is_sent", "is_received")[kernels[CALL]]
+    is_pair = called.select(pl.any_horizontal(pl.all()).fill_null(value=False)).to_series()
+    return kernels.hstack(called).filter(is_pair)
+
+
+def _early_sends(kernels: pl.DataFrame, of_calls: pl.DataFrame) -> Int32s:
+    """Return the sends whose sender leaves longer before the receiver than in others of the pair.
+
+    No receiver leaves before its sender, whatever the clocks: the least difference of their ends is
+    that of sends that both leave together. Clocks that drift change it, at most by MAX_PPM.
+    """
+    end, rank = pl.col(C.end_ns), pl.col(C.rank)
+    sends = _sends(kernels, of_calls)
+    drift = MAX_PPM / 1e6 * (end.max() - end.min())
+    pairs = sends.group_by(C.instance_id).agg(
+        end.filter("is_received").min() - end.filter("is_sent").max(),
+        rank.filter("is_sent").first().alias(C.src_rank),
+        rank.filter("is_received").first().alias(C.dst_rank),
+    )
+    usual = end.quantile(_TOGETHER_SHARE, "lower").over(C.src_rank, C.dst_rank)
+    limit_ns = _AGREEING_NS + (sends.select(drift).item() or 0.0)
+    found: Int32s = pairs.filter(end - usual > limit_ns)[C.instance_id].to_numpy()
+    return found
+
+
 def _left_early(
     kernels: pl.DataFrame,
     of_calls: pl.DataFrame,
@@ -212,11 +243,9 @@ def _left_early(
 ) -> Int32s:
     """Return the sends whose sender leaves before the receiver arrives: their ends are not the
     same moment."""
-    called = of_calls.select("is_sent", "is_received")[kernels[CALL]]
-    is_pair = called.select(pl.any_horizontal(pl.all()).fill_null(value=False)).to_series()
     ahead = pl.col(C.rank).replace_strict(dict(offsets), default=None, return_dtype=pl.Float64)
     times = (pl.col(name) * (1 - _ppm(drift) / 1e6) - ahead for name in (C.start_ns, C.end_ns))
-    ends = kernels.hstack(called).filter(is_pair).with_columns(times).group_by(C.instance_id)
+    ends = _sends(kernels, of_calls).with_columns(times).group_by(C.instance_id)
     sent = pl.col(C.end_ns).filter("is_sent").max()
     received = pl.col(C.start_ns).filter("is_received").min()
     found: Int32s = ends.agg(sent < received).filter(C.end_ns)[C.instance_id].to_numpy()

@@ -4,7 +4,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from jarvis.core.errors import JarvisError
@@ -18,6 +18,7 @@ MAX_DEPTH = 4
 MAX_RANKS_VARIABLE = "JARVIS_MAX_RANKS"
 DEFAULT_MAX_RANKS = 4096
 
+_SUFFIX = re.compile(r"(\.pt\.trace)?\.json(\.gz)?$")
 _BRACES = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}")
 
 
@@ -182,3 +183,22 @@ def files_of_glob(
         if rank not in by_rank:
             raise MissingRankError(rank, f"no name that {pattern} matches has it")
     return [by_rank[rank] for rank in range(world_size)]
+
+
+def common_name(names: Sequence[str]) -> str:
+    """Return what files of a job are called together: the folder that all are in, else their names
+    with ``*`` in place of the numbers that differ, without the suffix.
+
+    Args:
+        names: Names with ``/`` between folders; at least one.
+    """
+    paths = [PurePosixPath(name) for name in names]
+    folders = os.path.commonpath([path.parent for path in paths])
+    if folders:
+        return PurePosixPath(folders).name
+    stems = [re.sub(_SUFFIX, "", path.name) for path in paths]
+    parts = [re.split("([0-9]+)", stem) for stem in stems]
+    if len({tuple(own[::2]) for own in parts}) > 1:
+        return stems[0]
+    same = (set(each) for each in zip(*parts, strict=True))
+    return "".join(each.pop() if len(each) == 1 else "*" for each in same)

@@ -70,7 +70,8 @@ class DistributedManifest(_Frozen):
 
     ``missing`` are the first and the last rank of each range without a usable rank, ``duplicates``
     files that were left out by rank, ``conflicts`` sentences about ranks that two sources give
-    differently. ``created`` is UTC in ISO format.
+    differently. ``created`` is UTC in ISO format. ``name`` is that of the model, else of the folder
+    or archive, else what the files have in common (``inputs.common_name``).
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -79,6 +80,7 @@ class DistributedManifest(_Frozen):
     created: str
     distributed_id: str
     title: str
+    name: str = ""
     world_size: WorldSize
     members: tuple[MemberEntry, ...]
     missing: tuple[tuple[int, int], ...]

@@ -82,7 +82,8 @@ def _facts(manifest: DistributedManifest, result: AnalysisResult) -> Iterator[st
     size = manifest.world_size
     known = [prose(note) for note in result.notes]
     if manifest.missing:
-        known.insert(0, escape(missing_text(manifest.missing, size.value, size.source)))
+        text = missing_text(manifest.missing, size.value, size.source)
+        known.insert(0, escape(text[0].upper() + text[1:]))
     known += [escape(f"{entry.file_name}: {entry.error}") for entry in manifest.failed]
     if known:
         yield "\n".join(f"- {line}" for line in known)

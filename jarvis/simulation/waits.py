@@ -213,19 +213,30 @@ def _device_syncs(calls: Calls, work: Streams) -> Iterator[Pairs]:
 def _stream_syncs(recording: Recording, work: Streams) -> Iterator[Pairs]:
     """Yield the work that calls wait for which wait for a stream or an event.
 
-    The stream is the recorded one; without a record it is each whose last work ends in the call.
+    The stream is the recorded one; without a record it is each whose last work ends in the call,
+    else that of the launch before it on its thread: other waits may have let its work end before.
     """
     calls, gpu = recording.calls, recording.gpu
     waiting = np.flatnonzero(calls.syncs_stream)
     recorded = dict(recording.syncs.select("correlation", C.stream).drop_nulls().iter_rows())
     stream_of = np.array([recorded.get(int(c), -1) for c in calls.correlation[waiting]], np.int64)
+    launch = _neighbor(calls, work.first_work >= 0, -1)[waiting]
+    launched_on = np.where(launch >= 0, gpu.stream[work.first_work[launch]], -1)
+    is_known = stream_of >= 0
     for stream in work.busiest():
         last = work.last_before(stream, calls.start[waiting])
         end = gpu.end[last]
-        ends_inside = (end > calls.start[waiting]) & (end <= calls.end[waiting])
+        ends_inside = (last >= 0) & (end > calls.start[waiting]) & (end <= calls.end[waiting])
+        is_known |= ends_inside
         is_stream = gpu.stream_id[work.slices[stream].start] == stream_of
         is_awaited = (last >= 0) & np.where(stream_of >= 0, is_stream, ends_inside)
         yield Pairs(last[is_awaited], waiting[is_awaited])
+    for stream in work.busiest():
+        rows = waiting[~is_known & (launched_on == stream)]
+        last = work.last_before(stream, calls.start[rows])
+        ended = last >= 0
+        ended &= gpu.end[last] <= calls.start[rows]
+        yield Pairs(last[ended], rows[ended])
 
 
 def _memory_calls(calls: Calls, work: Streams) -> Pairs:

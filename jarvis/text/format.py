@@ -55,10 +55,11 @@ def decimal(value: float | None) -> str:
     """Format with three significant digits, whole from 100 on: 0.0123, 4.56, 12,345."""
     if value is None:
         return MISSING
-    size = abs(value)
-    if size >= 100 or size == 0:
+    if value < 0:
+        return f"{MINUS}{decimal(-value)}"
+    if value >= 100 or value == 0:
         return f"{value:,.0f}"
-    decimals = 2 - math.floor(math.log10(size))
+    decimals = 2 - math.floor(math.log10(value))
     return f"{value:.{decimals}f}" if decimals <= MAX_DECIMALS else f"{value:.2e}"
 
 
@@ -89,9 +90,11 @@ def percent(value: float | None) -> str:
     """Format a percentage with one decimal, below 1% with two significant digits."""
     if value is None:
         return MISSING
+    if value < 0:
+        return f"{MINUS}{percent(-value)}"
     if 0 < value < MIN_PCT:
         return f"<{MIN_PCT:g}%"
-    is_plain = value == 0 or abs(value) >= 1
+    is_plain = value == 0 or value >= 1
     return f"{value:.1f}%" if is_plain else f"{value:#.2g}%"
 
 

@@ -143,6 +143,7 @@ def test_the_command_takes_an_archive(
     assert root.parent == tmp_path
     manifest = DistributedRun.load(root).manifest
     assert [member.rank for member in manifest.usable] == [0, 1]
+    assert path.name.startswith(f"{manifest.name}.")
 
 
 def test_the_command_takes_a_tar_of_one_trace(tmp_path: Path) -> None:

@@ -67,9 +67,10 @@ def run_json(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0)
     return result
 
 
-def test_a_folder_of_ranks_is_one_run(analyzed: Path) -> None:
+def test_a_folder_of_ranks_is_one_run(analyzed: Path, traces: Path) -> None:
     run = DistributedRun.load(analyzed)
     manifest = run.manifest
+    assert manifest.name == traces.name
     assert manifest.title == "3 of 3 ranks (0-2)"
     assert (manifest.world_size.value, manifest.world_size.source) == (3, "header")
     assert [(m.rank, m.rank_source, m.state) for m in manifest.members] == [

@@ -11,6 +11,7 @@ from jarvis.ranks.inputs import (
     MissingRankError,
     NoTracesError,
     TooManyFilesError,
+    common_name,
     expand_braces,
     files_of_glob,
     files_of_pattern,
@@ -87,3 +88,20 @@ def test_a_range_in_braces_names_one_address_for_each_rank() -> None:
     assert expand_braces("r{a..b}.json") == ["r{a..b}.json"]
     with pytest.raises(TooManyFilesError, match="1,000,000,000 files"):
         expand_braces("r{0..999999999}.json")
+
+
+@pytest.mark.parametrize(
+    ("names", "name"),
+    [
+        (["rank0_s.json.gz", "rank1_s.json.gz"], "rank*_s"),
+        (
+            ["worker0_step_12.169.pt.trace.json", "worker1_step_12.170.pt.trace.json"],
+            "worker*_step_12.*",
+        ),
+        (["job/0/trace.json", "job/1/trace.json"], "job"),
+        (["0/trace.json", "1/trace.json"], "trace"),
+        (["a.json", "b.json"], "a"),
+    ],
+)
+def test_files_have_a_name_together(names: list[str], name: str) -> None:
+    assert common_name(names) == name

@@ -33,6 +33,9 @@ def _rank(rank: int) -> TraceBuilder:
         for place in range(3):
             built.launches(f"gemm{rank}", us=20, at_us=end_us - 200 + 20 * place)
         built.launches("beside", us=50, at_us=end_us - 150)
+        for place in range(2):
+            at_us = end_us + EVERY_US / 2 * place
+            built.launches("long", us=EVERY_US / 2, at_us=at_us, stream=30)
         built.op("c10d::allreduce_").launches(
             "ncclDevKernel_AllReduce", us=us, at_us=end_us - us, stream=20, **group
         )
@@ -46,9 +49,14 @@ def _written(folder: Path, offsets_us: tuple[int, ...], drift_ppm: float) -> Pat
         ppm = drift_ppm if rank == DRIFTING_RANK else 0.0
         for event in document["traceEvents"]:
             if "ts" in event:
-                time_ns = round(event["ts"] * 1e3)
-                moved_ns = time_ns + offsets_us[rank] * 1_000 + round(time_ns * ppm / 1e6)
-                event["ts"] = moved_ns / 1e3
+                times_us = (event["ts"], event["ts"] + event.get("dur", 0))
+                start_ns, end_ns = (
+                    time_ns + offsets_us[rank] * 1_000 + round(time_ns * ppm / 1e6)
+                    for time_ns in (round(time_us * 1e3) for time_us in times_us)
+                )
+                event["ts"] = start_ns / 1e3
+                if "dur" in event:
+                    event["dur"] = (end_ns - start_ns) / 1e3
         (folder / f"rank{rank}.json").write_text(json.dumps(document), encoding="utf-8")
     arguments = ["analyze", str(folder), "--output-dir", str(folder / "out"), "--jobs", "1"]
     assert main(arguments) == 0
@@ -87,17 +95,15 @@ def test_slices_are_those_of_the_ranks_moved_to_the_common_clock(
     }
     first_ns = min(start_ns for slices in found.values() for _, start_ns, _ in slices)
     own = {rank: _own(run, rank) for rank in CHOSEN}
-    # Back to the clock before it was changed, which is that of rank 0.
+
+    def true_ns(rank: int, own_ns: int) -> int:
+        """Return a time on the clock before it was changed, which is that of rank 0."""
+        ppm = drift_ppm if rank == DRIFTING_RANK else 0.0
+        return round((own_ns - OFFSETS_US[rank] * 1_000) / (1 + ppm / 1e6))
+
     true = {
         rank: Counter(
-            (
-                name,
-                round(
-                    (ts_ns - OFFSETS_US[rank] * 1_000)
-                    / (1 + (drift_ppm / 1e6 if rank == DRIFTING_RANK else 0.0))
-                ),
-                dur_ns,
-            )
+            (name, start_ns := true_ns(rank, ts_ns), true_ns(rank, ts_ns + dur_ns) - start_ns)
             for name, ts_ns, dur_ns in own[rank].iter_rows()
         )
         for rank in CHOSEN
@@ -107,9 +113,23 @@ def test_slices_are_those_of_the_ranks_moved_to_the_common_clock(
     for rank in CHOSEN:
         moved = sorted((n, s - first_ns, d) for n, s, d in found[rank].elements())
         expected = sorted((n, s - first_true_ns, d) for n, s, d in true[rank].elements())
-        assert [(n, d) for n, _, d in moved] == [(n, d) for n, _, d in expected]
-        apart = [abs(a[1] - b[1]) for a, b in zip(moved, expected, strict=True)]
-        assert max(apart) <= tolerance_ns
+        assert [name for name, *_ in moved] == [name for name, *_ in expected]
+        apart = [(a[1] - b[1], a[2] - b[2]) for a, b in zip(moved, expected, strict=True)]
+        assert max(abs(start) for start, _ in apart) <= tolerance_ns
+        assert max(abs(duration) for _, duration in apart) <= (1 if drift_ppm else 0)
+
+
+def test_slices_that_touch_each_other_are_on_one_lane(
+    merged: tuple[Path, dict[str, Any], float],
+) -> None:
+    events = merged[1]["traceEvents"]
+    further = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event["name"] == "thread_name" and "(lane" in event["args"]["name"]
+    }
+    on_further = (e for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) in further)
+    assert {event["name"] for event in on_further} == {"beside"}
 
 
 def test_slices_on_each_track_are_inside_each_other_or_disjoint(

@@ -23,13 +23,16 @@ from tests.dashboard.inline_jobs import work_off
 from tests.ranks.test_distributed import RANKS, rank_trace
 from tests.server.working import (
     HELD_WORKER,
+    SECONDS,
     ended,
     half_written,
     held_process,
     hold_at,
     is_done,
+    wait_for,
     worker,
 )
+from tests.services.serving import serving
 
 ANN, BOB = (
     Actor(Person(name, Role.EDITOR), Channel.API) for name in ("ann@example.org", "bob@example.org")
@@ -61,6 +64,7 @@ def test_ranks_are_analyzed_and_then_joined(engine: Engine, traces: list[Analyze
     (manifest,) = manifests()
     assert job.state is JobState.DONE, job.error
     assert (job.analysis_id, job.result) == (manifest.distributed_id, {"failed": 0})
+    assert manifest.name == "rank*"
     members = {entry.rank: entry.analysis_id for entry in manifest.usable}
     assert members.keys() == {0, 1, 2}
     assert {entry.id for entry in read_catalog().entries} == set(members.values())
@@ -195,6 +199,29 @@ def test_killed_workers_cost_one_rank_and_one_start_of_the_join(
         assert is_done(engine, again.id).result == {"failed": 0}
     (manifest,) = manifests()
     assert len(manifest.usable) == len(read_catalog().entries) == RANKS
+    assert half_written(analyses_dir()) == []
+
+
+def test_a_restart_of_the_server_continues_the_ranks_and_their_join(
+    engine: Engine, home: Path, traces: list[Analyze]
+) -> None:
+    roots = {"JARVIS_TRACE_ROOTS": str(traces[0].submission.trace.parent)}
+    join = actions.submit_ranks(engine, OPERATOR, traces)
+    ranks = [job.id for job in jobs_of(engine, JobKind.ANALYZE)]
+    with serving(home, roots) as server:
+        wait_for(lambda: any(not queue.find(engine, job).is_active for job in ranks))
+        server.told_to_stop(SECONDS)
+    assert queue.find(engine, join.id).state is JobState.QUEUED
+    assert any(queue.find(engine, job).state is JobState.QUEUED for job in ranks)
+    before = {entry.id for entry in read_catalog().entries}
+    with serving(home, roots):
+        assert is_done(engine, join.id).result == {"failed": 0}
+    (manifest,) = manifests()
+    stored = {entry.id for entry in read_catalog().entries}
+    assert stored == {entry.analysis_id for entry in manifest.usable}
+    assert 0 < len(before) < len(stored) == RANKS
+    assert before < stored
+    assert len(queue.recent(engine)) == RANKS + 1
     assert half_written(analyses_dir()) == []
 
 

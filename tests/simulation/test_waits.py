@@ -173,6 +173,24 @@ def test_a_blocking_copy_waits_only_for_the_stream_that_its_thread_uses(replay: 
     assert r.gain_us(without_waits(r, "DeviceSync@12")) == 60
 
 
+def test_a_stream_is_waited_for_though_its_work_had_ended(replay: Replay) -> None:
+    """The stream is not recorded: the first wait lets all work end before the second one."""
+    tiny = launches(0, 6).call("DeviceSync", 12, 110).call("StreamSync", 125, 3).call("L", 130)
+    tiny.kernel("other", 10, 20, stream=8).kernel("a", 31, 90).kernel("b", 140, 20, stream=9)
+    r = replay(tiny.op("op", 0, 136))
+    assert r.step_us == 160
+    assert r.gain_us(without_waits(r, "DeviceSync@12")) < 10  # "a" ends at 121
+    assert r.gain_us(r.scaled(0.1, "a"), without_waits(r, "DeviceSync@12")) > 80
+    assert r.gain_us(without_waits(r, "DeviceSync@12", "StreamSync@125")) == 39
+
+
+def test_a_thread_waits_only_for_the_stream_that_it_uses(replay: Replay) -> None:
+    tiny = launches(0, 6).call("DeviceSync", 12, 110).call("StreamSync", 125, 3).call("L", 130)
+    tiny.kernel("other", 10, 110, stream=8).kernel("a", 20, 20).kernel("b", 140, 20)
+    r = replay(tiny.op("op", 0, 136))
+    assert r.gain_us(without_waits(r, "DeviceSync@12")) > 30  # "other" ends at 120, "a" at 40
+
+
 def _end_of(r: Replays, call: str) -> int:
     """Return the node in which a call ends."""
     graph = r.simulation.graph

@@ -30,6 +30,7 @@ NAMES = {
     "G": "cudaGraphLaunch",
     "Inner": "cuLaunchKernel",
     "DeviceSync": "cudaDeviceSynchronize",
+    "StreamSync": "cudaStreamSynchronize",
     "Memcpy": "cudaMemcpyAsync",
     "BlockingCopy": "hipMemcpyWithStream",
     "AsyncCopy": "hipMemcpyAsync",

@@ -36,6 +36,9 @@ def install_history_patch() -> None:
 RUNS, INGEST = "runs", "ingest"
 OVERVIEW, TIMELINE, CALL_TREE, REPLAY = "overview", "timeline", "call_tree", "replay"
 COMPARE, HARDWARE, JOBS, RANKS = "compare", "hardware", "jobs", "ranks"
+
+RANK_LINKS = "rank_links"
+"""Start of the keys of containers with links to the open page of other analyses."""
 """URL paths of pages; those of analyses are their keys."""
 
 _PAGES, _FOLLOWED = "_pages", "_followed"

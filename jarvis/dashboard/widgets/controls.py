@@ -156,9 +156,17 @@ def list_choice(key: str, label: str, options: Sequence[str], help_text: str) ->
 
 
 def keyed_choice(
-    key: str, label: str, labels: Mapping[str, str], default: str, help_text: str
+    key: str,
+    label: str,
+    labels: Mapping[str, str],
+    default: str,
+    help_text: str,
+    width: int = _BOX_PX,
 ) -> str:
-    """Draw a choice among many keys, shown by their labels; the URL holds the key."""
+    """Draw a choice among many keys, shown by their labels; the URL holds the key.
+
+    ``width`` is in pixels.
+    """
 
     def box(options: Sequence[str], shown: Callable[[str], str]) -> str:
         return st.selectbox(
@@ -166,7 +174,7 @@ def keyed_choice(
             options,
             format_func=shown,
             key=key,
-            width=_BOX_PX,
+            width=width,
             help=help_text,
             persist_state="session",
         )

@@ -15,7 +15,7 @@ def ranks_html(run: DistributedRun) -> str:
         environment()
         .get_template("ranks.html.j2")
         .render(
-            title=run.manifest.title,
+            title=" · ".join(filter(None, (run.manifest.name, run.manifest.title))),
             report=Markdown(report),
             version=run.manifest.jarvis_version,
             created=run.manifest.created,

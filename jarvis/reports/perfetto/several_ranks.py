@@ -64,10 +64,14 @@ class _Clock:
         return own_ns + self._shift_ns - round((own_ns - self._own_ns) * self._drift_ppm / 1e6)
 
     def on_common(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return slices with ``ts_ns`` on the common clock."""
-        time = pl.col(C.ts_ns)
+        """Return slices with ``ts_ns`` and ``dur_ns`` on the common clock: those that touch or are
+        inside each other still do."""
+        start, end = (self._common(pl.col(C.ts_ns) + each) for each in (0, pl.col(C.dur_ns)))
+        return rows.with_columns(start.alias(C.ts_ns), (end - start).alias(C.dur_ns))
+
+    def _common(self, time: pl.Expr) -> pl.Expr:
         drift = ((time - self._own_ns) * self._drift_ppm / 1e6).round().cast(pl.Int64)
-        return rows.with_columns(time + self._shift_ns - drift)
+        return time + self._shift_ns - drift
 
 
 def _clock(run: DistributedRun, rank: int, own: Run) -> _Clock | None:

@@ -58,8 +58,8 @@ class DistributedEntry(AnalysisRow):
 
     @property
     def title(self) -> str:
-        """Return its ranks and its id."""
-        return f"{self.manifest.title} · {self.id}"
+        """Return its name, its ranks and its id."""
+        return " · ".join(filter(None, (self.manifest.name, self.manifest.title, self.id)))
 
     @property
     def root(self) -> Path:

@@ -22,6 +22,9 @@ MAX_BARS, MAX_LANES = 64, 16
 _MAP, _COLLECTIVE = "ranks_map", "ranks_collective"
 _OF_INSTANCES = (C.instance_id, C.kind, C.step, C.is_edge)
 
+MIN_GBS = 0.1
+"""Lower bandwidths, of messages of a few bytes, are not printed."""
+
 
 def arrivals(chosen: Chosen) -> None:
     """Draw the heat map; a click on it chooses a collective."""
@@ -147,7 +150,8 @@ def _described(row: dict[str, object]) -> str:
     if isinstance(transfer, float):
         at_most = "at most " if row[C.transfer_is_bound] else ""
         gbs = row[C.bus_gbs]
-        rate = f" ({gbs:,.1f} GB/s of bus bandwidth)" if isinstance(gbs, float) else ""
+        is_shown = isinstance(gbs, float) and gbs >= MIN_GBS
+        rate = f" ({gbs:,.1f} GB/s of bus bandwidth)" if is_shown else ""
         parts.append(f"transfer takes {at_most}{_time(transfer)}{rate}")
     missing = row[C.missing_ranks]
     if isinstance(missing, list) and missing:

@@ -4,6 +4,7 @@ import streamlit as st
 
 from jarvis.charts import columns_of
 from jarvis.dashboard.widgets.elements import metric_card
+from jarvis.ranks.findings.balance import MIN_RATIO
 from jarvis.ranks.per_step import basis, ranks_per_step, step_count
 from jarvis.ranks.run import DistributedRun
 from jarvis.schemas import TABLES
@@ -68,10 +69,15 @@ def _gain(run: DistributedRun) -> None:
 def _slowest(run: DistributedRun) -> None:
     ranks = ranks_per_step(run.tables)
     known = ranks.drop_nulls(C.speed_ratio).sort(C.speed_ratio, C.rank, descending=[True, False])
-    slowest = known.row(0, named=True) if known.height else None
+    value, slower = MISSING, None
+    for slowest in known.head(1).iter_rows(named=True):
+        is_slow = slowest[C.speed_ratio] >= MIN_RATIO
+        value = f"rank {slowest[C.rank]}" if is_slow else "none"
+        slower = f"kernels {'' if is_slow else 'at most '}{percent(slowest['slower_pct'])} slower"
     metric_card(
         "Slowest rank",
-        f"rank {slowest[C.rank]}" if slowest else MISSING,
-        f"kernels {percent(slowest['slower_pct'])} slower" if slowest else None,
-        help_text="The rank that takes longest for the same kernels, against the median.",
+        value,
+        slower,
+        help_text="The rank that takes longest for the same kernels, against the median: at least "
+        f"{100 * (MIN_RATIO - 1):.0f}% longer.",
     )

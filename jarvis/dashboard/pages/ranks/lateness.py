@@ -26,10 +26,10 @@ _WIDTHS = {
     C.instance_id: 72,
     "waited_ms": 100,
     "new_ms": 62,
-    "cause": 145,
+    "cause": 130,
     "extra_ms": 90,
     "also": 125,
-    "where": 125,
+    "where": 140,
     C.root_rank: 75,
 }
 """Widths in pixels that show these columns but the last in a window of 1280 pixels."""

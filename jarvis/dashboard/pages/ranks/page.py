@@ -66,6 +66,7 @@ _RANK_WIDTHS = {
 
 
 _NOT_CHOSEN = ""
+_TITLE_PX = 420
 
 
 def render() -> None:
@@ -90,7 +91,12 @@ def render() -> None:
         default = next((each for each in of_opened if each in titles), _NOT_CHOSEN)
     choices = titles if default else {_NOT_CHOSEN: "Choose a distributed run", **titles}
     chosen = keyed_choice(
-        "ranks_run", "Distributed run", choices, default, "Traces that were analyzed together."
+        "ranks_run",
+        "Distributed run",
+        choices,
+        default,
+        "Traces that were analyzed together.",
+        _TITLE_PX,
     )
     if chosen == _NOT_CHOSEN:
         traces = (each.manifest.trace for each in catalog.entries if each.id == opened)

@@ -43,8 +43,8 @@ _WIDTHS = {
     C.kinds: 80,
     C.instance_count: 80,
     C.message_bytes: 85,
-    C.comm_ms: 105,
-    C.wait_ms: 125,
+    C.comm_ms: 100,
+    C.wait_ms: 115,
 }
 
 
@@ -144,7 +144,7 @@ def communicators(run: DistributedRun) -> None:
     with st.container(border=True):
         st.markdown(f"**Communicators** · {basis(run.tables)}")
         is_complete = (rows[C.size] == rows[C.traced_ranks]).all()
-        widths = _WIDTHS | ({C.comm_id: 220} if is_complete else {})
+        widths = _WIDTHS | ({C.comm_id: 240} if is_complete else {})
         shown = [c.name for c in _COMMUNICATORS if c.name != C.traced_ranks or not is_complete]
         small_table(rows, columns_of(_COMMUNICATORS), "Communicators", shown, widths)
         if edges := matched.height - inner.height:

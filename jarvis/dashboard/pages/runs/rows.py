@@ -128,9 +128,11 @@ class RunRow:
 
     @property
     def model(self) -> str:
-        """Return the name given for the analysis, else of the main module, else of the trace."""
+        """Return the name given for the analysis, else of the main module, else of the trace or
+        what the traces of all ranks are called together."""
         manifest = self.entry.manifest
-        return manifest.model_name or manifest.main_module or name_of(manifest)
+        traces = self.distributed.manifest.name if self.distributed else ""
+        return manifest.model_name or manifest.main_module or traces or name_of(manifest)
 
     @property
     def gpu(self) -> str:
