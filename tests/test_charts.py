@@ -509,7 +509,7 @@ def test_marks_of_bounded_bandwidths_have_an_outline() -> None:
             AT_MOST: ["at most this"],
         }
     ).cast({"floor_gbs": pl.Float64})
-    drawing = bandwidths(rows, 448.0, charts.LIGHT)
+    drawing = bandwidths(rows, [448.0], charts.LIGHT)
     points, spread, peak = vega_lite(drawing)["layer"]
     assert points["encoding"]["size"]["field"] == "count"
     assert values(drawing.to_dict(), peak) == [{"peak": 448.0}]
@@ -517,7 +517,7 @@ def test_marks_of_bounded_bandwidths_have_an_outline() -> None:
     assert points["encoding"]["fill"]["scale"] == points["encoding"]["color"]["scale"]
     assert [layer["mark"]["type"] for layer in (spread, peak)] == ["rule", "rule"]
     known = rows.with_columns(floor_gbs=pl.lit(800.0))
-    assert bandwidths(known, None, charts.LIGHT).to_dict()["layer"][2]["mark"]["type"] == "line"
+    assert bandwidths(known, [], charts.LIGHT).to_dict()["layer"][2]["mark"]["type"] == "line"
 
 
 def test_charts_of_ranks_have_the_rows_in_their_order() -> None:

@@ -322,9 +322,9 @@ def _rank_map(layers: list[alt.Chart], rows: Sequence[str], row_px: int = _ROW_P
     return specification(alt.LayerChart(layer=layers, height=height), has_many_marks=True)
 
 
-def bandwidths(messages: pl.DataFrame, link_gbs: float | None, palette: Palette) -> Drawing:
-    """Draw the bus bandwidth of collectives by message size, with the peak of the link, and what a
-    message would reach that took no more than the latency.
+def bandwidths(messages: pl.DataFrame, links_gbs: Sequence[float], palette: Palette) -> Drawing:
+    """Draw the bus bandwidth of collectives by message size, with the peaks of the links, and that
+    of messages that take no longer than the latency.
 
     The area of a mark is the number of its collectives.
 
@@ -332,14 +332,14 @@ def bandwidths(messages: pl.DataFrame, link_gbs: float | None, palette: Palette)
         messages: Of each communicator, kind and size: ``bytes, kind, comm_id, count``, the median
             ``bus_gbs`` and its quartiles ``low_gbs, high_gbs``, the median ``transfer_us``,
             ``floor_gbs`` (null without a latency), and ``at most`` as text.
-        link_gbs: Peak of the link in GB/s, if it is known.
+        links_gbs: Known peaks of links in GB/s.
         palette: Colors of the theme.
     """
     has_floor = messages["floor_gbs"].count() > 0
-    spec = _bandwidth_spec(palette, has_link=link_gbs is not None, has_floor=has_floor)
+    spec = _bandwidth_spec(palette, has_link=bool(links_gbs), has_floor=has_floor)
     datasets = {_CELLS: messages.with_columns(pl.col(C.bytes) / 1e6)}
-    if link_gbs is not None:
-        datasets[_PEAK] = pl.DataFrame({"peak": [link_gbs]})
+    if links_gbs:
+        datasets[_PEAK] = pl.DataFrame({"peak": links_gbs})
     return Drawing(spec, datasets)
 
 

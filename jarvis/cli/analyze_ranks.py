@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jarvis.cli.downloads import downloaded
-from jarvis.cli.options import Options, add_flag, positive, request_of
+from jarvis.cli.options import Options, add_flag, positive, positive_number, request_of
 from jarvis.cli.output import ExitCode, add_yes, is_confirmed, note, print_line, print_result, warn
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.workspace import RunPaths, default_output_dir
@@ -65,6 +65,14 @@ def add_rank_facts(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup
     """Add the options that a server takes, too; return their group."""
     ranks = command.add_argument_group("several ranks")
     add_numbering(ranks)
+    add_flag(
+        ranks,
+        "network_gbps",
+        metavar="GBPS",
+        type=positive_number,
+        help="rate of the network between nodes for each GPU, in Gbit/s (400 for a 400 Gbit/s "
+        "adapter per GPU)",
+    )
     add_flag(
         ranks,
         "rank",
@@ -263,6 +271,7 @@ def _member(run: "DistributedRun", entry: "MemberEntry") -> Path:
 
 def _options(arguments: argparse.Namespace, files: "Sequence[InputFile]") -> "RankOptions":
     from jarvis.pipeline.distributed import RankOptions
+    from jarvis.ranks.nodes import Cluster
 
     by_pattern = {
         file.name: rank
@@ -276,7 +285,7 @@ def _options(arguments: argparse.Namespace, files: "Sequence[InputFile]") -> "Ra
         given=by_pattern | given_ranks(arguments),
         taken=taken,
         by_order=arguments.rank_by_order,
-        gpus_per_node=arguments.gpus_per_node,
+        cluster=Cluster(arguments.gpus_per_node, arguments.network_gbps),
         jobs=arguments.jobs or min(os.cpu_count() or 1, len(files)),
     )
 

@@ -1,6 +1,7 @@
 """Options that several commands share, and the completion of their values."""
 
 import argparse
+import math
 import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
@@ -125,6 +126,14 @@ def positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number
+
+
+def positive_number(text: str) -> float:
+    """Parse a finite number above 0."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return number
 
 

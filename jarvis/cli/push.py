@@ -123,6 +123,7 @@ def _rank_facts(arguments: argparse.Namespace) -> dict[str, Any]:
         "world_size": arguments.world_size,
         "rank_by_order": arguments.rank_by_order,
         "gpus_per_node": arguments.gpus_per_node,
+        "network_gbps": arguments.network_gbps,
         **_choices(arguments),
     }
 

@@ -34,6 +34,7 @@ from jarvis.ranks.manifest import (
     distributed_id,
 )
 from jarvis.ranks.members import Member
+from jarvis.ranks.nodes import UNKNOWN_CLUSTER, Cluster
 from jarvis.ranks.run import DistributedRun, ParquetTables, check_output_folder
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.ranks import ranks_report
@@ -73,8 +74,8 @@ class TooFewRanksError(JarvisError):
 class RankOptions:
     """What the user says about the ranks (``identify``), and about the machine.
 
-    ``jobs`` is the number of processes, ``gpus_per_node`` the ranks of a node in the sheets, by
-    default the GPUs that the first rank saw.
+    ``jobs`` is the number of processes. A node has the GPUs that the first rank saw unless
+    ``cluster`` says otherwise.
     """
 
     world_size: int | None = None
@@ -82,7 +83,7 @@ class RankOptions:
     given: Mapping[str, int] | None = None
     taken: Mapping[int, str] | None = None
     by_order: bool = False
-    gpus_per_node: int | None = None
+    cluster: Cluster = UNKNOWN_CLUSTER
     jobs: int = 1
 
 
@@ -257,11 +258,11 @@ def join_ranks(
     if len(identified.used) < MIN_RANKS:
         raise TooFewRanksError([f"{entry.file_name}: {entry.error}" for entry in failed])
     members = [_member(entry, by_name[entry.file.name].root) for entry in identified.used]
-    joined = join(members, identified.world_size, options.gpus_per_node)
+    joined = join(members, identified.world_size, options.cluster)
     result = rank_findings(joined, identified.world_size)
     sheets = multi_rank_sheets(
         {member.rank: member.tables["collectives"] for member in members},
-        gpus_per_node=options.gpus_per_node or members[0].info.visible_gpus,
+        gpus_per_node=options.cluster.gpus_per_node or members[0].info.visible_gpus,
     ).sheets
     models = {read_manifest(by_name[entry.file.name].root).model_name for entry in identified.used}
     model = models.pop() if len(models) == 1 else None

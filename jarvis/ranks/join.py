@@ -18,7 +18,7 @@ from jarvis.ranks.instances import by_rank, instances, renumbered, waiting
 from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
 from jarvis.ranks.members import RANK, Batch, Member, in_batches
-from jarvis.ranks.nodes import node_size, with_links
+from jarvis.ranks.nodes import UNKNOWN_CLUSTER, Cluster, node_size, with_links
 from jarvis.ranks.pairs import pairs, sent_events
 from jarvis.ranks.roles import places, stages_of, with_roles
 from jarvis.ranks.speed import speed_ratios, work_per_step
@@ -94,13 +94,14 @@ class Joined:
         return bool((quality != Quality.UNKNOWN.value).any())
 
 
-def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None = None) -> Joined:
+def join(members: Sequence[Member], world_size: int, cluster: Cluster = UNKNOWN_CLUSTER) -> Joined:
     """Return the tables of the ranks of a job.
 
     Args:
         members: The ranks, each once.
         world_size: Number of ranks of the job.
-        gpus_per_node: Ranks of a node, by default the GPUs that the first rank saw.
+        cluster: What the user says about the nodes; by default, a node has the GPUs that the
+            first rank saw.
     """
     batches = in_batches(members)
     members = [member for batch in batches for member in batch.members]
@@ -108,8 +109,8 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     events = communication_events(batches)
     calls, communicators = with_communicators(events.calls, world_size)
     events = Events(events.kernels, calls)
-    communicators = with_links(communicators, members, gpus_per_node)
-    communicators = with_roles(communicators, events, members, node_size(members, gpus_per_node))
+    communicators = with_links(communicators, members, cluster)
+    communicators = with_roles(communicators, events, members, node_size(members, cluster))
     work = work_per_step(batches, stages_of(communicators))
     sums, of_communicators, sent = _sums(events), _of_communicators(events), sent_events(events)
     origins = {

@@ -124,8 +124,8 @@ COMMUNICATORS = (
         C.link_gbs,
         "Link peak (GB/s)",
         "GB/s",
-        "what a GPU sends to the others at most, in one direction, by `hardware.toml`; inside a "
-        "node of known GPUs only",
+        "what a GPU sends to the others at most, in one direction: inside a node of known GPUs by "
+        "`hardware.toml`, between nodes the rate of the network, if it was given",
     ),
     count(C.traced_ranks, "Recorded ranks", "of its ranks, those with a trace"),
     text(C.kinds, "Kinds", "kinds of its collectives"),

@@ -19,6 +19,7 @@ from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.identity import identify, rank_file
 from jarvis.ranks.join import Joined, join
 from jarvis.ranks.members import Member
+from jarvis.ranks.nodes import Cluster
 from jarvis.text.messages import to_text
 from jarvis.trace import read_trace
 from tests.ranks.built import UNIX_NS, US, BuiltRank, Kernel, changed, job, members
@@ -309,7 +310,7 @@ def test_groups_of_one_name_are_separated_by_their_ranks() -> None:
     assert found.tables["instances"]["missing_ranks"].list.len().sum() == 0
 
 
-def test_links_inside_a_node() -> None:
+def test_links_inside_a_node_and_between_nodes() -> None:
     built = members(job(arrivals(4, 4)))
     mi300x = [
         replace(m, info=m.info.model_copy(update={"device_names": ("AMD Instinct MI300X",)}))
@@ -318,14 +319,16 @@ def test_links_inside_a_node() -> None:
     hosts = [
         replace(m, info=m.info.model_copy(update={"host": f"node{m.rank // 2}"})) for m in mi300x
     ]
-    for ranks, gpus_per_node, span, peak in (
-        (built, 8, "intra_node", None),
-        (mi300x, 8, "intra_node", 3 * 64),
-        (mi300x, 2, "inter_node", None),
-        (mi300x, None, None, None),
-        (hosts, 8, "inter_node", None),
+    for ranks, cluster, span, peak in (
+        (built, Cluster(8), "intra_node", None),
+        (mi300x, Cluster(8), "intra_node", 3 * 64),
+        (mi300x, Cluster(8, network_gbps=400), "intra_node", 3 * 64),
+        (mi300x, Cluster(2), "inter_node", None),
+        (mi300x, Cluster(2, network_gbps=400), "inter_node", 50),
+        (mi300x, Cluster(), None, None),
+        (hosts, Cluster(8), "inter_node", None),
     ):
-        found = join(ranks, 4, gpus_per_node).tables["communicators"]
+        found = join(ranks, 4, cluster).tables["communicators"]
         assert found.select("node_span", "link_gbs").row(0) == (span, peak)
 
 

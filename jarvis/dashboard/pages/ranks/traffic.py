@@ -9,6 +9,7 @@ from jarvis.dashboard.pages.ranks.filters import Chosen
 from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.table import small_table
+from jarvis.ranks.nodes import INTER_NODE, INTRA_NODE
 from jarvis.ranks.per_step import basis, step_count
 from jarvis.ranks.rows import ROW
 from jarvis.ranks.run import DistributedRun
@@ -74,13 +75,16 @@ def bandwidth(chosen: Chosen) -> None:
             st.info("The bandwidth is not known: it needs the clocks of the ranks and messages.")
             return
         is_bounded = (rows[AT_MOST] != MEASURED).any()
-        links = chosen.run.tables["communicators"][C.link_gbs].drop_nulls().unique()
-        link = float(links[0]) if len(links) == 1 else None
-        render_chart(bandwidths(rows, link, palette()), "Bandwidth of collectives by message size")
+        communicators = chosen.run.tables["communicators"].filter(
+            pl.col(C.comm_id).is_in(rows[C.comm_id].implode())
+        )
+        links = communicators.select(C.link_gbs, C.node_span).unique().sort(C.link_gbs)
+        peaks = links[C.link_gbs].drop_nulls().to_list()
+        render_chart(bandwidths(rows, peaks, palette()), "Bandwidth of collectives by message size")
         st.caption(
             "Bus bandwidth as nccl-tests counts it, from the last arrival on; the median of the "
             "collectives of one process group and size, and its middle half as a bar."
-            + (f" The line is the peak of the link, {link:,.0f} GB/s." if link else "")
+            + _links_text(links)
             + (
                 " Dotted lines are messages that take no longer than the smallest ones."
                 if rows["floor_gbs"].count()
@@ -88,6 +92,22 @@ def bandwidth(chosen: Chosen) -> None:
             )
             + (" Hollow marks are lower bounds, as ranks are missing." if is_bounded else "")
         )
+
+
+_WHERE = {INTRA_NODE: "inside a node", INTER_NODE: "between nodes"}
+
+
+def _links_text(links: pl.DataFrame) -> str:
+    """Return sentences on the peaks of the links, ``link_gbs, node_span``."""
+    known = links.drop_nulls().iter_rows()
+    peaks = [f"{gbs:,.4g} GB/s {_WHERE[span]}" for gbs, span in known]
+    text = f" Dashed: the peak of a link ({', '.join(peaks)})." if peaks else ""
+    if not links.filter(pl.col(C.node_span) == INTER_NODE, pl.col(C.link_gbs).is_null()).is_empty():
+        text += (
+            " The rate of the network between nodes is not in the traces: give it when the ranks "
+            "are analyzed (`--network-gbps`)."
+        )
+    return text
 
 
 def pair_bytes(chosen: Chosen) -> None:

@@ -129,6 +129,9 @@ class NewDistributed(_NewRun):
     )
     rank_by_order: bool = Field(False, description="number files without a rank by their names")
     gpus_per_node: int | None = Field(None, description="ranks of a node", ge=1)
+    network_gbps: float | None = Field(
+        None, description="rate of the network between nodes for each GPU, in Gbit/s", gt=0
+    )
 
 
 class DistributedView(BaseModel, title="Distributed run"):

@@ -15,6 +15,7 @@ from jarvis.pipeline.distributed import RankOptions
 from jarvis.pipeline.joint_what_if import JointWhatIf
 from jarvis.ranks.compared import compare_ranks
 from jarvis.ranks.inputs import max_ranks
+from jarvis.ranks.nodes import Cluster
 from jarvis.ranks.run import DistributedRun
 from jarvis.reports.ranks_export import check_ranks_format
 from jarvis.run.results import results_data
@@ -89,7 +90,7 @@ def analyze(person: Caller, new: NewDistributed) -> JobView:
             world_size=new.world_size,
             given=new.ranks,
             by_order=new.rank_by_order,
-            gpus_per_node=new.gpus_per_node,
+            cluster=Cluster(new.gpus_per_node, new.network_gbps),
         ),
         new.visibility,
     )
