@@ -2,6 +2,7 @@
 
 import shlex
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 
 import polars as pl
@@ -62,22 +63,30 @@ def calculation_text(details: Details) -> str:
 
 
 def _saving_terms(gain: Impact, totals: Totals, *, is_system: bool, is_idle: bool) -> str:
-    """Return terms and shares of a saving; system-level waits are not part of compute."""
+    """Return terms and shares of a saving, of its upper end if only that is known; system-level
+    waits are not part of compute."""
     saved = gain.saved_ms
+    range_ms = to_text(time_range(saved.low, saved.high))
     parts = [f"saving {_terms(gain)}"]
-    wholes = [("GPU window", totals.total_time_ms, gain.e2e_pct.mid)]
+    if gain.is_interval:
+        parts = [f"saving {range_ms}, depending on the other ranks"]
+    end = attrgetter("high" if gain.is_interval else "mid")
+    wholes = [("GPU window", totals.total_time_ms, gain.e2e_pct)]
     if not is_system:
-        wholes.insert(0, ("compute", totals.compute_time_ms, gain.compute_pct.mid))
+        wholes.insert(0, ("compute", totals.compute_time_ms, gain.compute_pct))
     parts += [
-        f"{milliseconds(saved.mid)} / {milliseconds(whole_ms)} {name} = {percent(share)}"
+        f"{milliseconds(end(saved))} / {milliseconds(whole_ms)} {name} = {percent(end(share))}"
         for name, whole_ms, share in wholes
     ]
-    text = f"{'; '.join(parts)}; range {to_text(time_range(saved.low, saved.high))}"
+    if not gain.is_interval:
+        parts.append(f"range {range_ms}")
+    text = "; ".join(parts)
     of_step = per_step(gain, totals)
     if of_step.step_ms is None:
         return f"{text}."
+    mid = "" if gain.is_interval else f"{milliseconds(of_step.gain_ms)}, "
     of_steps = (
-        f"of {whole_name(totals)} {milliseconds(of_step.gain_ms)}, at most "
+        f"of {whole_name(totals)} {mid}at most "
         f"{milliseconds(of_step.step_ms.high)} / {milliseconds(whole_ms(totals))} = "
         f"{percent(impact.share_pct(of_step.step_ms.high, whole_ms(totals)))}."
     )

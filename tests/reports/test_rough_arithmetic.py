@@ -39,6 +39,19 @@ def test_the_rough_report_works_out_each_saving_and_priority(sample: Analyzed) -
     assert "Sum, 0.225 ms of each step: P1, P2. The others" in rough_markdown(estimated)
 
 
+def test_a_saving_that_other_ranks_decide_has_only_ends(sample: Analyzed) -> None:
+    totals = sample.run.manifest.totals
+    bases = {"compute_ms": totals.compute_time_ms, "total_ms": totals.total_time_ms}
+    unknown = bounded_impact(0.4, 0.4, mid_ms=0.17, **bases)
+    unknown = unknown.model_copy(update={"is_interval": True})
+    run = with_findings(
+        sample.run, finding("multi_kernel", saved_ms=1.0, impact=unknown, severity="HIGH")
+    )
+    (line,) = re.findall(r"^- (P1, .*)$", rough_markdown(run), re.MULTILINE)
+    assert "saving 0 to 0.400 ms, depending on the other ranks; 0.400 ms / " in line
+    assert "0.170" not in line
+
+
 def test_the_rough_report_joins_the_top_operations_with_their_rows(sample: Analyzed) -> None:
     top = sample.run.manifest.top_operations[0]
     row = (
