@@ -100,13 +100,13 @@ def _shorter(
     least_ns: float = 0.0,
 ) -> float:
     """Kernels that take less time, ``least_ns`` or more, or are removed with their launches if that
-    is all of it."""
+    is all of it; copies whose calls do not wait for them."""
     whole_ns = sum(event["dur_ns"] for event in own)
     if not whole_ns:
         return 0.0
     factor = 1 - saved_ms / (whole_ns / 1e6)
     uids = [event["uid"] for event in own]
-    if factor < 1e-6:
+    if factor < 1e-6 and not is_copy:
         return graph.gain_ms(graph.removed(list(graph.weight), uids, keeps_stream=True))
     weights = graph.scaled(list(graph.weight), uids, factor, least_ns)
     if is_copy:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from jarvis.text.format import MINUS
 from tests.arithmetic.documents import TABLE_RULE, cells_of
 from tests.arithmetic.printed import numbers
 from tests.comparative.recomputed import (
@@ -93,7 +94,7 @@ def wrong(text: str, expected: list[float] | None, *, signed: bool = False) -> s
     for printed, value in zip(found, values, strict=True):
         if not printed.matches(value):
             return f"{printed.text} in place of {value}: {text}"
-    if signed and expected and not text.lstrip("\\").startswith("+" if expected[0] > 0 else "-"):
+    if signed and expected and not text.startswith("+" if expected[0] > 0 else MINUS):
         return f"the sign of {expected[0]} is lost: {text}"
     return None
 
@@ -246,8 +247,8 @@ class Facts:
         for role, gpu, time in (("Reference", "h100", reference), ("Target", "mi300", target)):
             yield place.cells[role], [time, 100 * time / self.pair.step_parts_ms[gpu][-1]], False
         difference = place.cells["Difference"]
-        yield difference.lstrip("-\\"), [abs(target - reference)], False
-        assert difference.startswith(("-", "\\-")) is (target < reference)
+        yield difference.lstrip(MINUS), [abs(target - reference)], False
+        assert difference.startswith(MINUS) is (target < reference)
         change = [100 * (target / reference - 1)] if reference else []
         yield place.cells["Δ"], change, bool(change)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jarvis.text.format import MINUS
 from tests.arithmetic.documents import cells_of
 from tests.arithmetic.printed import masked, numbers
 from tests.comparative.facts import Facts, places, wrong
@@ -34,7 +35,7 @@ def test_every_number(pair: Recomputed, kind: str) -> None:
 
 CHANGES: dict[str, tuple[str, Callable[[re.Match[str]], str]]] = {
     "a time": (r"(?<=\| )\d+\.\d\d(?= ms \|)", lambda found: f"{float(found[0]) * 1.02:.2f}"),
-    "a sign": (r"(?<=\| )\+(?=\d+\.\d%)", lambda _: "-"),
+    "a sign": (r"(?<=\| )\+(?=\d+\.\d%)", lambda _: MINUS),
     "a ratio": (r"(?<== )\d\.\d\d(?= per call)", lambda found: f"{float(found[0]) + 0.02:.2f}"),
     "a count": (r"(?<=\| Calls \| )\d+", lambda found: str(int(found[0]) + 1)),
     "a gap": (r"(?<=Target is )\d+\.\d", lambda found: f"{float(found[0]) + 0.2:.1f}"),
@@ -68,7 +69,7 @@ def test_raw_tables_are_those_of_the_files(pair: Recomputed) -> None:
             for cell, value in zip(cells_of(place.text), values, strict=True):
                 checked += is_number(value)
                 if is_number(value):
-                    assert not wrong(cell.lstrip("-"), [abs(float(value))]), (place.text, value)
+                    assert not wrong(cell.lstrip(MINUS), [abs(float(value))]), (place.text, value)
                 else:
                     assert (cell == "—") is (value == "")
     assert checked > 100

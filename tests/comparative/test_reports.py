@@ -13,6 +13,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import analyze, compare
 from jarvis.reports.comparative import write_comparison
 from jarvis.run import Run
+from jarvis.text.format import MINUS
 from jarvis.validation import validate
 from tests.builders import TraceBuilder, all_reduce, trace
 from tests.layout import checks as layout
@@ -147,7 +148,7 @@ def test_exchanged_roles_mirror_the_differences(make: Make, tmp_path: Path) -> N
     forth = reports(other, one, tmp_path / "forth")["fair"]
     back = reports(one, other, tmp_path / "back")["fair"]
     assert "| 0.500 ms | 1.80 ms | +260.0% | No: about +39.8% expected |" in forth
-    assert "| 1.80 ms | 0.500 ms | -72.2% | No: about -28.5% expected |" in back
+    assert f"| 1.80 ms | 0.500 ms | {MINUS}72.2% | No: about {MINUS}28.5% expected |" in back
     assert "Priority 1" not in back
 
 

@@ -90,7 +90,7 @@ def test_layers_show_the_slow_one(filed: Draw, tmp_path: Path) -> None:
     assert template["block"].to_list() == ["GEMM", "other"]
     assert "Slow: layer 9" in page.info[0].value
     assert page.dataframe[1].value["block"].to_list() == ["sampling"]
-    assert any("By block, without the names" in text.value for text in page.caption)
+    assert any("names of the kernels are on *Timeline*" in text.value for text in page.caption)
 
 
 def test_graphs_show_what_kernels_inherit(filed: Draw, with_captures: str) -> None:

@@ -162,5 +162,5 @@ def test_the_main_columns_are_in_view_in_a_window_of_1280_pixels(
 
 def test_a_name_without_room_keeps_its_end() -> None:
     names = pl.Series(["max_pool2d_with_indices_backward", "mm", None])
-    assert cut_to_width(names, 175).to_list() == ["max_pool2d_with_i…backward", "mm", None]
+    assert cut_to_width(names, 175).to_list() == ["max_pool2d_with_…backward", "mm", None]
     assert cut_to_width(names, 220).to_list() == names.to_list()

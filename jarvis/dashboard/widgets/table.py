@@ -21,6 +21,7 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.widgets.window import extra_px
 from jarvis.schemas import Column
 from jarvis.text.format import BYTE_UNITS, MISSING
+from jarvis.text.markdown import shortened
 
 _ROWS = 10
 _ROW_PX, _FRAME_PX = 31, 2
@@ -131,9 +132,7 @@ def _fitting(text: str, room_px: int) -> str:
     text_px = _text_px(text)
     if text_px <= _SLACK * room_px:
         return text
-    letters = int(len(text) * room_px / text_px)
-    end = letters // 2
-    return _CUT_NUMBER.sub("…", f"{text[: letters - end - 1]}…{text[len(text) - end :]}")
+    return _CUT_NUMBER.sub("…", shortened(text, int(len(text) * room_px / text_px)))
 
 
 def valued(rows: pl.DataFrame, names: Sequence[str]) -> list[str]:
