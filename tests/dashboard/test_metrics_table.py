@@ -280,7 +280,7 @@ def test_long_shapes_are_cut_in_their_middle(registered: Draw, tmp_path: Path, h
     (text,) = shown.value["arguments"]
     assert "…" in text
     assert text.startswith("8×64×64×128")  # noqa: RUF001
-    assert text.endswith("68×128")  # noqa: RUF001
+    assert text.endswith("68×128 bf16")  # noqa: RUF001
 
 
 def test_a_column_of_another_page_is_corrected_with_a_word(
