@@ -20,7 +20,7 @@ from jarvis.charts.arrivals import (
     step_map,
 )
 from jarvis.charts.marks import Tip, specification
-from jarvis.charts.rooflines import Ceiling
+from jarvis.charts.rooflines import Ceiling, log_ticks
 from jarvis.charts.trend import trend
 from jarvis.perf_report.kernel_blocks import COMMUNICATION, OTHER, blocks, title_of
 from jarvis.schemas import TABLES
@@ -204,6 +204,15 @@ def test_the_bandwidth_roofline_is_level_at_the_memory_peak() -> None:
     assert "500 GB/s" in re.findall(r">([^<>]+)</text>", vl_convert.vegalite_to_svg(spec))
 
 
+@pytest.mark.parametrize("low", [1.0, 2.1, 2.4e7, 5.5, 9.9])
+def test_a_short_logarithmic_axis_has_two_ticks(low: float) -> None:
+    domain = (low, 3.2 * low)
+    ticks = log_ticks(domain)
+    assert len(ticks) > 1
+    assert all(domain[0] <= tick <= domain[1] for tick in ticks)
+    assert log_ticks((1e3, 2e5)) == pytest.approx([1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5])
+
+
 def test_the_roofline_draws_no_more_points_than_a_browser_takes() -> None:
     count = charts.MAX_POINTS + 10
     many = pl.concat([rows()] * (count // 2)).with_columns(
@@ -371,6 +380,9 @@ def test_hidden_and_exposed_time_are_separate() -> None:
     spec = vega_lite(charts.exposure(parts, charts.LIGHT))
     assert spec["encoding"]["color"]["scale"]["domain"] == ["hidden", "exposed"]
     assert spec["encoding"]["x"]["axis"]["title"] == "ms"
+    copies = pl.concat([parts.with_columns(kind=pl.lit(kind)) for kind in ("H2D", "D2H")])
+    svg = vl_convert.vegalite_to_svg(vega_lite(charts.exposure(copies, charts.LIGHT)))
+    assert re.findall(r">(\w2\w)<", svg) == ["H2D", "D2H"]
     short = parts.with_columns(pl.col("time_ms") / 1000)
     spec = vega_lite(charts.exposure(short, charts.LIGHT))
     assert spec["encoding"]["x"]["axis"]["title"] == "µs"
@@ -568,3 +580,12 @@ def test_runs_of_one_minute_have_one_label() -> None:
     (line, _) = trend(points, "Step time (ms)", charts.LIGHT).to_dict()["layer"]
     labeled = line["encoding"]["x"]["axis"]["values"]
     assert [(each["minutes"], each["seconds"]) for each in labeled] == [(35, 10), (36, 10)]
+
+
+@pytest.mark.parametrize("times", [[18.8392, 18.8392], [18.8392, 18.9]])
+def test_a_trend_has_several_labels(times: list[float]) -> None:
+    at = [datetime(2026, 11, 27, 18, minute) for minute in (35, 36)]
+    points = pl.DataFrame({"created": at, "shown_ms": times, "series": "a", "run": "b"})
+    svg = vl_convert.vegalite_to_svg(trend(points, "Step time (ms)", charts.LIGHT).to_dict())
+    labels = re.findall(r">(\d+(?:\.\d+)?)</text>", svg)
+    assert len(set(labels)) > 2

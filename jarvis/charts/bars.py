@@ -293,7 +293,7 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette, **legend: int) -> alt.C
 def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
     """Draw bars of time that overlaps compute (hidden) and time that does not (exposed).
 
-    ``parts``: ``kind``, ``part`` (``hidden`` or ``exposed``), ``time_ms``.
+    ``parts``: ``kind``, ``part`` (``hidden`` or ``exposed``), ``time_ms``, in the order of bars.
     """
     longest = largest(parts.group_by("kind").agg(pl.col(C.time_ms).sum())[C.time_ms])
     unit, factor = ("µs", 1000.0) if longest < MIN_MS else ("ms", 1.0)
@@ -303,7 +303,7 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
         alt.Chart(parts)
         .mark_bar(height={"band": 0.6})
         .encode(
-            y=alt.Y("kind:N", axis=name_axis()),
+            y=alt.Y("kind:N", sort=None, axis=name_axis()),
             x=alt.X(
                 "time_ms:Q",
                 stack="zero",

@@ -87,7 +87,7 @@ DARK = Palette(
         *("#8CCBF0", "#D55E00", "#F0E442", "#9AA5B1"),
     ),
     further=("#A48AD0", "#B9837A", "#3BC4D4", "#B5B55A", "#F2B95A"),
-    host=("#B5653D", "#5F7F5A", "#5D5380", "#6E6244"),
+    host=("#B5653D", "#5F7F5A", "#6F649A", "#6E6244"),
 )
 PALETTES: Mapping[str, Palette] = {"light": LIGHT, "dark": DARK}
 

@@ -256,11 +256,16 @@ def _log_range(values: Collection[float]) -> tuple[float, float]:
 
 
 def log_ticks(domain: tuple[float, float]) -> list[float]:
-    """Return powers of ten, with 2 and 5 between them if the domain is short."""
+    """Return powers of ten, with 2 and 5 between them if the domain is short, and with all digits
+    if it would have a single tick, from which no scale can be read."""
     low, high = floor(log10(domain[0])), ceil(log10(domain[1]))
-    steps = (1, 2, 5) if high - low <= _SHORT_DECADES else (1,)
-    ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
-    return [tick for tick in ticks if domain[0] <= tick <= domain[1]]
+    ticks: list[float] = []
+    for steps in ((1, 2, 5) if high - low <= _SHORT_DECADES else (1,), range(1, 10)):
+        every = (step * 10.0**power for power in range(low, high + 1) for step in steps)
+        ticks = [tick for tick in every if domain[0] <= tick <= domain[1]]
+        if len(ticks) > 1:
+            break
+    return ticks
 
 
 def _drawing(placed: Placed, columns: Columns, target_pct: float, palette: Palette) -> Drawing:

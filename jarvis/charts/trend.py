@@ -3,13 +3,15 @@
 import altair as alt
 import polars as pl
 
-from jarvis.charts.marks import LINEAR, Tip, plain_axis, tooltip
+from jarvis.charts.marks import LINEAR, Tip, ends_of, plain_axis, tooltip
 from jarvis.charts.palette import Palette
 
 MAX_SERIES = 8
 """Lines of the chart: as many as there are colors."""
 
 _HEIGHT_PX = 280
+_ROOM = 0.1
+"""Space above and below equal times, as a share of them: without it, the axis has one label."""
 
 
 def trend(points: pl.DataFrame, title: str, palette: Palette) -> alt.LayerChart:
@@ -36,7 +38,7 @@ def trend(points: pl.DataFrame, title: str, palette: Palette) -> alt.LayerChart:
         y=alt.Y(
             "shown_ms:Q",
             axis=plain_axis(f"{title}, not from 0", format=LINEAR),
-            scale=alt.Scale(zero=False, nice=True),
+            scale=_scale(points["shown_ms"]),
         ),
         color=alt.Color(
             "series:N",
@@ -51,6 +53,13 @@ def trend(points: pl.DataFrame, title: str, palette: Palette) -> alt.LayerChart:
         layer=[base.mark_line(strokeWidth=1.5), base.mark_point(filled=True, size=45)],
         height=_HEIGHT_PX,
     )
+
+
+def _scale(times_ms: pl.Series) -> alt.Scale:
+    low, high = ends_of(times_ms)
+    if low < high:
+        return alt.Scale(zero=False, nice=True)
+    return alt.Scale(domain=[low * (1 - _ROOM), high * (1 + _ROOM)], nice=True)
 
 
 def _labeled(points: pl.DataFrame) -> list[alt.DateTime]:

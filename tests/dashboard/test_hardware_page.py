@@ -84,6 +84,13 @@ def test_doubts_stand_beside_the_figures(filed: Draw, sample_id: str) -> None:
     assert "uncertain" in page.subheader[0].value
 
 
+def test_a_short_doubt_leaves_its_room_to_the_sources(filed: Draw, sample_id: str) -> None:
+    for gpu, is_short in (("H100 SXM", True), ("MI400 (announced)", False)):
+        page = filed("hardware", analysis=sample_id, hardware_gpu=gpu)
+        columns = json.loads(page.dataframe[1].proto.columns)
+        assert (columns["doubt"]["width"] < 100) == is_short
+
+
 def test_what_a_preset_lacks_names_the_operations_of_the_analysis(
     filed: Draw, sample_id: str, sample_run: Run
 ) -> None:

@@ -18,7 +18,7 @@ from jarvis.server.submission import Submission, submit
 from jarvis.text.shapes import call_shapes
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
-from tests.dashboard.table_widths import PAGE_PX, used_px
+from tests.dashboard.table_widths import PAGE_PX, is_shown, used_px
 
 MANY = "many-rows"
 COPIES = 60
@@ -253,6 +253,34 @@ def test_without_efficiencies_the_place_of_the_calls_is_in_view(
     shown = table(registered("other", analysis=submit(Submission(path)).id), "called_from")
     assert shown.value["called_from"].to_list() == ["forward (qwen3.py:7)"]
     assert used_px(shown, "called_from") <= PAGE_PX
+
+
+def test_long_places_are_cut_in_their_middle_and_whole_in_a_wide_window(
+    registered: Draw, home: Path, tmp_path: Path
+) -> None:
+    place = "init_forward_metadata_of_a_replayed_graph_with_long_name (attention_backend.py:7)"
+    builder = trace("AMD Instinct MI300X")
+    builder.python("srt/attention_backend.py(7): " + place.partition(" ")[0])
+    path = builder.launches("rotary_kernel", us=50.0).write(tmp_path / "long.json")
+    page = registered("other", analysis=submit(Submission(path)).id)
+    (shown,) = table(page, "called_from").value["called_from"]
+    assert "…" in shown
+    assert is_shown(shown, place)
+    page.session_state["_is_wide"] = True
+    page.run()
+    assert table(page, "called_from").value["called_from"].to_list() == [place]
+
+
+def test_long_shapes_are_cut_in_their_middle(registered: Draw, tmp_path: Path, home: Path) -> None:
+    """A table cuts texts at the edge of a cell, where the rest can look like a whole shape."""
+    sides = [[8, 64, 64 + n, 128] for n in range(5)]
+    builder = trace("AMD Instinct MI300X").op("aten::cat_like", sides)
+    path = builder.launches("kernel", us=50.0).write(tmp_path / "shapes.json")
+    shown = table(registered("other", analysis=submit(Submission(path)).id), "arguments")
+    (text,) = shown.value["arguments"]
+    assert "…" in text
+    assert text.startswith("8×64×64×128")  # noqa: RUF001
+    assert text.endswith("68×128 bf16")  # noqa: RUF001
 
 
 def test_a_column_of_another_page_is_corrected_with_a_word(

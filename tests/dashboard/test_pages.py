@@ -76,6 +76,9 @@ def test_without_hardware_there_is_no_efficiency_and_the_page_says_why(
 ) -> None:
     page = registered("gemm", analysis=unknown_gpu_id)
     assert metric(page, "Weighted efficiency") == "not available"
+    unknown = {m.label: m.delta for m in page.metric if m.value == "not available"}
+    assert len(unknown) == 3
+    assert set(unknown.values()) == {"no efficiency is known"}
     assert not any("state" in table.value.columns for table in page.dataframe)
     assert any("the hardware is not known" in note.value for note in page.info)
 

@@ -74,6 +74,12 @@ def test_labels_can_be_read_on_every_color(name: str) -> None:
         assert contrast(ink(color), color) >= READABLE, color
 
 
+def test_dark_bars_of_work_are_visible() -> None:
+    palette = PALETTES["dark"]
+    for color in (*palette.categorical, *palette.further, *palette.host):
+        assert contrast(color, palette.background) > 3, color
+
+
 @pytest.mark.parametrize("name", ["light", "dark"])
 def test_texts_of_charts_can_be_read(name: str) -> None:
     palette = PALETTES[name]

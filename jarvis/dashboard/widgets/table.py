@@ -107,10 +107,7 @@ def fitted(
     """Return a table whose longest texts are shortened to fit, and the widths of all columns."""
     room_px -= sum(widths.get(name, 0) for name in frame.columns)
     texts = frame.select(pl.selectors.string() - pl.selectors.by_name(*widths, require_all=False))
-    needed = {
-        t.name: _CELL_PX + max(map(_text_px, (columns[t.name].label, *t.drop_nulls().unique())))
-        for t in texts
-    }
+    needed = {t.name: needed_px(t, columns[t.name].label) for t in texts}
     for place, px in enumerate(sorted(needed.values())):
         limit = int(room_px / (len(needed) - place))
         if px > limit:
@@ -119,6 +116,11 @@ def fitted(
             return frame, {**widths, **{name: min(px, limit) for name, px in needed.items()}}
         room_px -= px
     return frame, {**widths, **needed}
+
+
+def needed_px(texts: pl.Series, label: str) -> int:
+    """Return the estimated width in pixels of a column with a label and texts."""
+    return _CELL_PX + max(map(_text_px, (label, *texts.drop_nulls().unique())))
 
 
 def _text_px(text: str) -> int:

@@ -95,8 +95,11 @@ def metric_cards(analysis: Analysis, figures: Figures, now: Opened, *, is_part: 
         ),
         (
             "Weighted efficiency",
-            percent(known) if known is not None else "not available",
-            _efficiency_about(known, rated_pct),
+            *(
+                (percent(known), _efficiency_about(known, rated_pct))
+                if known is not None
+                else unknown
+            ),
             "Roofline time / measured time, weighted by time, without rows above the peak. It "
             f"covers {percent(rated_pct)} of their time.",
         ),
@@ -137,10 +140,8 @@ def metric_cards(analysis: Analysis, figures: Figures, now: Opened, *, is_part: 
             metric_card(label, value, about, help_text=meaning)
 
 
-def _efficiency_about(known_pct: float | None, rated_pct: float) -> str:
+def _efficiency_about(known_pct: float, rated_pct: float) -> str:
     """Return the word for an efficiency, or of how much time it is, if not of nearly all."""
-    if known_pct is None:
-        return "no model or no peak"
     if rated_pct < NEARLY_ALL_PCT:
         return f"of {percent(rated_pct)} of the time"
     return efficiency_word(known_pct)

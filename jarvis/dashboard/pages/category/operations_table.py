@@ -25,6 +25,7 @@ from jarvis.dashboard.widgets.table import (
     number_format,
     with_short_texts,
 )
+from jarvis.dashboard.widgets.window import extra_px
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import NEGLIGIBLE_PCT
@@ -175,7 +176,7 @@ def metrics_table(
         shown_by = f"{filter_id}-{order.column}-{order.direction}"
         wanted = _ordered(rows, order)[C.uid].index_of(uid) if is_new and uid is not None else None
         number = row_order.page_number(page, rows.height, shown_by, wanted)
-    part = _part(*shown_rows, order.column, order.direction, number, rows)
+    part = _part(*shown_rows, order.column, order.direction, number, extra_px(), rows)
     key = f"{page}_table_{shown_by}-{part.rows_id}"
     if is_new or key not in st.session_state:
         place = part.uids.index(uid) if uid in part.uids else None
@@ -227,6 +228,7 @@ def _part(
     column: str,
     direction: str,
     number: int,
+    more_px: int,
     _rows: pl.DataFrame,
 ) -> _Part:
     """Return a page of the rows in an order."""
@@ -239,11 +241,13 @@ def _part(
     widths = _WIDTHS | _text_widths(shown, names)
     if C.called_from in names and "state" not in names:
         before = sum(_PLACES.get(n, widths.get(n, 0)) for n in names[: names.index(C.called_from)])
-        room_px = _PAGE_PX - before
+        room_px = _PAGE_PX + more_px - before
         widths |= {**_PLACES, C.called_from: min(_needed_px(shown[C.called_from]), room_px)}
+    if "library" in names:
+        widths["library"] = _needed_px(shown["library"])
     shown = shown.with_columns(
         cut_to_width(shown[name], widths[name])
-        for name in (C.name, C.called_from)
+        for name in (C.name, "arguments", C.called_from)
         if name in names and name in widths
     )
     uids = part[C.uid]

@@ -13,7 +13,7 @@ from jarvis.dashboard.session.current_user import missing_role, request_job
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import choice, list_choice
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
-from jarvis.dashboard.widgets.table import small_table
+from jarvis.dashboard.widgets.table import needed_px, small_table
 from jarvis.hardware import (
     PRECISIONS,
     UNITS,
@@ -38,7 +38,7 @@ IN_USE, OWN = "open analysis", "your own"
 _DATA_SHEET, _SAME_PEAK = "datasheet", 0.1
 """The preset with the peaks of a data sheet, and by how much of them others are about the same."""
 
-_DOUBT_PX = 240
+_MAX_DOUBT_PX = 240
 _PRESET_WIDTHS = {
     C.name: 80,
     "preset": 82,
@@ -184,13 +184,14 @@ def figures(spec: HardwareSpec, other: HardwareSpec | None) -> None:
     """Draw all values of a preset with sources, beside another preset, and missing peaks."""
     st.subheader(_title(spec, other))
     rows = [_figure_row(name, spec, other) for name in _figure_names(spec, other)]
-    columns = _figure_columns(spec, other)
-    frame = pl.DataFrame(rows, schema={column.name: column.dtype for column in columns})
+    columns = charts.columns_of(_figure_columns(spec, other))
+    frame = pl.DataFrame(rows, schema={name: column.dtype for name, column in columns.items()})
+    doubts = frame.select(pl.selectors.ends_with("doubt"))
     small_table(
         frame,
-        charts.columns_of(columns),
+        columns,
         f"Peaks of {spec.title}",
-        widths={"doubt": _DOUBT_PX, "other_doubt": _DOUBT_PX},
+        widths={d.name: min(needed_px(d, columns[d.name].label), _MAX_DOUBT_PX) for d in doubts},
         max_rows=frame.height,
     )
     if other is None:

@@ -76,7 +76,7 @@ def render() -> None:
     if not stored:
         st.info(
             "No distributed run is stored yet. Upload the traces of all ranks of a job together, "
-            "or an archive of them; or analyze them on this machine:",
+            "or an archive of them; or analyze them on this machine by the command below.",
             icon=":material/lan:",
         )
         navigation.link(navigation.INGEST, "Upload traces", icon=":material/upload:")
