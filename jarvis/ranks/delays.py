@@ -108,7 +108,9 @@ def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame
     inherited = (
         pl.when(pl.col(C.held_instance).is_null())
         .then(pl.lit(BEFORE))
-        .otherwise(pl.format("late already, from rank {}", C.root_rank))
+        .when(pl.col(C.root_rank) != pl.col(C.rank))
+        .then(pl.format("late already, from rank {}", C.root_rank))
+        .otherwise(pl.lit("late already"))
     )
     return (
         rows.join(main, on=(C.instance_id, C.rank), how="left")
