@@ -283,9 +283,13 @@ def describe_analysis(catalog: Catalog) -> None:
         st.warning(escape(f"The plugin analysis {name} could not be loaded: {reason}"))
 
 
+_SAME_FOR_RANKS = (navigation.RANKS, navigation.RUNS, navigation.INGEST, navigation.JOBS)
+
+
 def rank_links(catalog: Catalog, url_path: str) -> None:
     """Draw which rank of a distributed run the open analysis is, with links to the page of the
-    ranks beside it and to all."""
+    ranks beside it, or to their overview if the page is the same for all, and to all."""
+    page = navigation.OVERVIEW if url_path in _SAME_FOR_RANKS else url_path
     current = str(state.current_id())
     for entry in catalog.with_rank(current)[:1]:
         ranks = [(member.rank, member.analysis_id) for member in entry.manifest.usable]
@@ -297,7 +301,7 @@ def rank_links(catalog: Catalog, url_path: str) -> None:
                 if 0 <= beside < len(ranks):
                     rank, analysis_id = ranks[beside]
                     of_rank = {links.ANALYSIS: str(analysis_id)}
-                    navigation.link(url_path, f"{label} rank {rank}", **of_rank)
+                    navigation.link(page, f"{label} rank {rank}", **of_rank)
             world_size = entry.manifest.world_size.value
             label = f"Rank {ranks[place][0]} · all {world_size:,} ranks"
             navigation.link(navigation.RANKS, label, icon=":material/lan:", ranks_run=entry.id)

@@ -268,6 +268,20 @@ def test_delays_are_named_once(run: DistributedRun) -> None:
     assert rows.filter(rows["new_ms"] > 5).height == 1
 
 
+def test_a_rank_is_not_late_from_itself(run: DistributedRun) -> None:
+    late = run.tables["lateness"]
+    inherited = late.with_columns(
+        inherited_ns=pl.col("lateness_ns"),
+        own_lateness_ns=pl.lit(0, late.schema["own_lateness_ns"]),
+        held_instance=pl.lit(0, late.schema["held_instance"]),
+    )
+    other = pl.lit(9, late.schema["root_rank"])
+    causes, instances = run.tables["lateness_causes"], run.tables["instances"]
+    for root, cause in ((pl.col("rank"), "late already"), (other, "late already, from rank 9")):
+        rows = delays(inherited.with_columns(root_rank=root), causes, instances)
+        assert set(rows["cause"]) == {cause}
+
+
 def test_the_page_of_a_rank_leads_to_the_others(run: DistributedRun, filed: Draw) -> None:
     ids = {entry.rank: str(entry.analysis_id) for entry in run.manifest.usable}
     page = filed("overview", analysis=ids[0])
@@ -306,9 +320,11 @@ def test_communication_of_a_rank_leads_to_ranks(run: DistributedRun, registered:
 
 def test_ranks_of_a_rank_has_the_ranks_beside_it(run: DistributedRun, filed: Draw) -> None:
     ids = {entry.rank: str(entry.analysis_id) for entry in run.manifest.usable}
-    page = filed("ranks", analysis=ids[0])
-    links = {link.proto.label: link.proto.query_string for link in page.sidebar.get("page_link")}
-    assert f"analysis={ids[1]}" in links["▶ rank 1"]
+    for name, leads_to in (("ranks", "overview"), ("runs", "overview"), ("timeline", "timeline")):
+        page = filed(name, analysis=ids[0])
+        links = {link.proto.label: link.proto for link in page.sidebar.get("page_link")}
+        assert links["▶ rank 1"].page == leads_to
+        assert f"analysis={ids[1]}" in links["▶ rank 1"].query_string
 
 
 def test_without_a_distributed_run_the_page_tells_how_to_make_one(filed: Draw) -> None:
