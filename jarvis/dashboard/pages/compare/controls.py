@@ -15,7 +15,13 @@ from jarvis.dashboard.pages.compare.sides import (
     swap_button,
 )
 from jarvis.dashboard.session.state import Opened, load_stored
-from jarvis.dashboard.widgets.controls import ALL, choice, keyed_choice, percent_slider, text_input
+from jarvis.dashboard.widgets.controls import (
+    ALL,
+    keyed_choice,
+    keyed_segments,
+    percent_slider,
+    text_input,
+)
 from jarvis.schemas.names import C
 
 PAGE = "compare"
@@ -25,6 +31,9 @@ _OUTCOMES = {
     "faster": FASTER,
     "not judged": (Outcome.SHORT.value, Outcome.UNKNOWN.value),
 }
+"""Outcomes of the rows to show, by the value in links."""
+
+_LABELS = {word: word for word in (ALL, *_OUTCOMES)} | {"not judged": "not rated"}
 _SEARCHED = (
     *(C.name, C.reference_name, "arguments", C.input_dims, C.kernel, C.reference_kernel, C.place),
     *(C.module, C.path, C.collective, C.dtype),
@@ -103,11 +112,11 @@ def row_filters(comparison: Comparison) -> Filters:
                 "Filter the operations in the chart of calls and the tables.",
             )
         with outcome:
-            word = choice(
+            word = keyed_segments(
                 f"{PAGE}_judged",
                 "Target is",
-                (ALL, *_OUTCOMES),
-                "Relative to the time expected from the hardware, with the tolerance. Not judged: "
+                _LABELS,
+                "Relative to the time expected from the hardware, with the tolerance. Not rated: "
                 "calls so short that launch overhead dominates, and calls without an expected "
                 "ratio.",
             )
