@@ -90,7 +90,10 @@ def test_there_are_no_other_kinds() -> None:
             Panel("roofline", "Roofline"),
             "1 of 2 operations, 66.7% of their time, below the threshold",
         ),
-        (Panel("savings", "Savings"), "the first of 2 saves 0.450 ms of 0.475 ms kernel time"),
+        (
+            Panel("savings", "Savings"),
+            "in green; the first of 2 saves 0.450 ms of 0.475 ms kernel time",
+        ),
         (Panel("bars", "Time", x="kernel_time_us", y="name"), "mm has 70.0% of the kernel time"),
         (
             Panel("scatter", "Efficiency", x="bytes", y="pct_roofline"),
@@ -127,4 +130,7 @@ def test_a_title_follows_the_rows_that_are_left() -> None:
         == "the efficiency of 1 operation is not known"
     )
     one = ROWS.filter(pl.col("saved_us") == 25)
-    assert title(Panel("savings", "Savings"), one) == "one operation saves 25.0 µs of kernel time"
+    assert (
+        title(Panel("savings", "Savings"), one)
+        == "in green; one operation saves 25.0 µs of kernel time"
+    )

@@ -118,8 +118,8 @@ def _title_of_savings(data: PanelData) -> str:
     saved = data.rows[C.saved_us].filter(data.rows[C.saved_us] > 0)
     whole, most = (milliseconds(us / 1000) for us in (float(saved.sum()), largest(saved)))
     if saved.len() == 1:
-        return f"one operation saves {whole} of kernel time"
-    return f"the first of {count(saved.len())} saves {most} of {whole} kernel time"
+        return f"in green; one operation saves {whole} of kernel time"
+    return f"in green; the first of {count(saved.len())} saves {most} of {whole} kernel time"
 
 
 def _draw_bars(data: PanelData) -> charts.Drawing:
