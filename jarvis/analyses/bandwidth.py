@@ -113,7 +113,7 @@ DETAILS = (
     text("rating", "Rating", "rating of a memory-bound operator by efficiency"),
     Column(
         "floor_ratio",
-        "Launch / 2 µs",
+        "Kernel time / 2 µs",
         NUMBER,
         format=",.1f",
         meaning=f"mean GPU time of a launch divided by the {KERNEL_FLOOR_US:.0f} µs of the "

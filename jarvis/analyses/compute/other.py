@@ -139,7 +139,7 @@ MESSAGES = MessageTable(
 )
 
 DETAILS = (
-    text("sub_category", "Type", "kind suggested by the name"),
+    text("sub_category", "Type", "kind suggested by the name; graph: a GPU graph runs the kernel"),
     text("looks_like", "Looks like", "kind suggested by kernel and call site"),
 )
 

@@ -416,7 +416,7 @@ def _operation_buttons(finding: Finding, key: str, select: Select, labels: Label
     key = f"{key}_operations"
     texts = _operation_labels(shown.values(), labels(shown))
     st.pills(
-        f"{which} in the table below: click one to select it",
+        f"{which} in the table below: click{' one' if total > 1 else ''} to select it",
         list(shown),
         format_func=texts.__getitem__,
         key=key,

@@ -16,7 +16,7 @@ def is_missing(now: Opened, table: str) -> bool:
     """Return whether the run lacks a table of inference; if so, show why."""
     if table in now.run.manifest.tables:
         return False
-    text = "No inference engine marks steps in this trace, and it replays no GPU graphs."
+    text = "No inference engine marks steps in this trace, and no GPU graph is replayed."
     if has_fixed_findings(now.run):
         text = f"{text} Or the release that analyzed it lacks these tables: analyze it again."
     st.info(text, icon=":material/visibility_off:")
