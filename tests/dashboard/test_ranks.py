@@ -320,10 +320,10 @@ def test_communication_of_a_rank_leads_to_ranks(run: DistributedRun, registered:
 
 def test_ranks_of_a_rank_has_the_ranks_beside_it(run: DistributedRun, filed: Draw) -> None:
     ids = {entry.rank: str(entry.analysis_id) for entry in run.manifest.usable}
-    for name, leads_to in (("ranks", "overview"), ("runs", "overview"), ("timeline", "timeline")):
+    for name, is_same_page in (("ranks", False), ("runs", False), ("timeline", True)):
         page = filed(name, analysis=ids[0])
         links = {link.proto.label: link.proto for link in page.sidebar.get("page_link")}
-        assert links["▶ rank 1"].page == leads_to
+        assert (links["▶ rank 1"].page == name) is is_same_page
         assert f"analysis={ids[1]}" in links["▶ rank 1"].query_string
 
 
