@@ -43,7 +43,7 @@ def add_ranks(commands: Commands) -> None:
 def _ranks(arguments: argparse.Namespace) -> int:
     import polars as pl
 
-    from jarvis.ranks.delays import delays
+    from jarvis.ranks.delays import delays, with_causes
     from jarvis.ranks.per_step import COLUMNS, basis, ranks_per_step, shown_columns
     from jarvis.ranks.run import DistributedRun
     from jarvis.schemas.names import C
@@ -51,7 +51,7 @@ def _ranks(arguments: argparse.Namespace) -> int:
 
     run = DistributedRun.load(run_directory(arguments.directory))
     ranks, times = ranks_per_step(run.tables), basis(run.tables)
-    late = delays(run.tables["lateness"], run.tables["lateness_causes"], run.tables["instances"])
+    late = delays(run.tables["lateness"], run.tables["instances"])
     if arguments.rank is not None:
         ranks, late = (rows.filter(pl.col(C.rank) == arguments.rank) for rows in (ranks, late))
         if ranks.is_empty():
@@ -61,6 +61,7 @@ def _ranks(arguments: argparse.Namespace) -> int:
     lines = [title, *findings, f"Times are {times}.", *table_lines(shown, COLUMNS)]
     result = {"title": title, "findings": findings, "times": times, "ranks": ranks.to_dicts()}
     if arguments.why:
+        late = with_causes(late, run.tables["lateness_causes"])
         lines += ["", *_delay_lines(late)]
         result["delays"] = late.to_dicts()
     print_result(arguments, result, lines)

@@ -80,18 +80,18 @@ CAUSE = (
 """The cause of a row of ``lateness_causes`` in words."""
 
 
-def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
+def delays(lateness: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     """Return the delays of ranks, each once: of the collectives since the rank was last held
     together with others, the one where it is latest. The one for which others wait longest first.
 
     Args:
-        lateness: Table ``lateness``, whose columns the result has beside those of SHOWN.
-        causes: Table ``lateness_causes``.
+        lateness: Table ``lateness``, whose columns the result has beside ``step, waited_ms,
+            new_ms``.
         instances: Table ``instances``.
     """
     of_delay = (C.rank, C.held_instance)
     waited = pl.col(C.exposed_wait_us).sum().over(of_delay) / 1e3
-    rows = (
+    return (
         lateness.join(
             instances.select(C.instance_id, C.step, C.exposed_wait_us), on=C.instance_id, how="left"
         )
@@ -100,7 +100,17 @@ def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame
         .sort(C.lateness_ns, C.instance_id, descending=[True, False])
         .unique(of_delay, keep="first", maintain_order=True)
         .filter(pl.col("new_ms") > MIN_LATE_MS)
+        .sort("waited_ms", "new_ms", C.instance_id, descending=[True, True, False])
     )
+
+
+def with_causes(rows: pl.DataFrame, causes: pl.DataFrame) -> pl.DataFrame:
+    """Return delays with the columns of SHOWN on what took most of their extra time.
+
+    Args:
+        rows: Rows of ``delays``.
+        causes: Table ``lateness_causes``.
+    """
     own = causes.join(
         rows.filter(is_comparable(), is_own()), on=(C.instance_id, C.rank), how="semi"
     )
@@ -112,17 +122,15 @@ def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame
         .then(pl.format("late already, from rank {}", C.root_rank))
         .otherwise(pl.lit("late already"))
     )
-    return (
-        rows.join(main, on=(C.instance_id, C.rank), how="left")
-        .with_columns(
-            pl.when(is_own()).then("cause").otherwise(inherited).alias("cause"),
-            pl.when(is_own()).then("also").alias("also"),
-            pl.when(is_own())
-            .then("extra_ms")
-            .otherwise(pl.col(C.inherited_ns) / 1e6)
-            .alias("extra_ms"),
-        )
-        .sort("waited_ms", "new_ms", C.instance_id, descending=[True, True, False])
+    return rows.join(
+        main, on=(C.instance_id, C.rank), how="left", maintain_order="left"
+    ).with_columns(
+        pl.when(is_own()).then("cause").otherwise(inherited).alias("cause"),
+        pl.when(is_own()).then("also").alias("also"),
+        pl.when(is_own())
+        .then("extra_ms")
+        .otherwise(pl.col(C.inherited_ns) / 1e6)
+        .alias("extra_ms"),
     )
 
 

@@ -13,10 +13,13 @@ from streamlit.testing.v1 import AppTest
 from jarvis.cli import main
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.dashboard.pages.compare.sides import candidates
+from jarvis.dashboard.pages.ranks import lateness
 from jarvis.dashboard.pages.runs.rows import RunRow, run_rows
 from jarvis.dashboard.pages.runs.trend import groups_of
-from jarvis.ranks.delays import delays
+from jarvis.ranks.delays import delays, with_causes
+from jarvis.ranks.join import join
 from jarvis.ranks.per_step import ranks_per_step
+from jarvis.ranks.rows import MAX_ROWS
 from jarvis.ranks.run import DistributedRun
 from jarvis.run import Run
 from jarvis.sample import Faults, Job, write_job
@@ -28,6 +31,7 @@ from jarvis.text.format import milliseconds
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
 from tests.dashboard.table_widths import CARD_PX, used_px
+from tests.ranks.built import US, job, members
 
 RANKS, LATE_RANK = 3, 1
 SAVED = "Step time saved by P1"
@@ -212,6 +216,42 @@ def test_times_of_ranks_are_those_of_a_step(run: DistributedRun, filed: Draw) ->
     assert f"Times exclude {edges:,} of {run.tables['instances'].height} coll" in texts(page)
 
 
+def test_a_page_of_many_ranks_sends_few_rows_and_explains_only_those_it_shows(
+    run: DistributedRun, filed: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks, collectives, shown = 1024, 12, 5
+    arrivals = [
+        [at * 1000 * US + (500 * US if rank == 7 * at else rank % 5 * US) for rank in range(ranks)]
+        for at in range(collectives)
+    ]
+    joined = join(members(job(arrivals)), ranks)
+    paths = RunPaths(run.root)
+    for name in joined.tables:
+        joined.tables.write(name, paths.table(name))
+    manifest = json.loads(paths.manifest.read_bytes())
+    manifest["world_size"]["value"] = ranks
+    paths.manifest.write_text(json.dumps(manifest))
+    late = delays(joined.tables["lateness"], joined.tables["instances"])
+    assert late.height > shown
+    explained = []
+
+    def counted(rows: pl.DataFrame, causes: pl.DataFrame) -> pl.DataFrame:
+        explained.append(rows.height)
+        return with_causes(rows, causes)
+
+    monkeypatch.setattr(lateness, "MAX_ROWS", shown)
+    monkeypatch.setattr(lateness, "with_causes", counted)
+    page = filed("ranks")
+    assert not page.exception
+    assert explained == [shown]
+    sent = datasets(page)
+    cells = next(rows for name, rows in sent.items() if name.endswith("arrivals"))
+    assert cells["row"].n_unique() == MAX_ROWS
+    assert cells.height == MAX_ROWS * collectives
+    assert max(rows.height for rows in sent.values()) == cells.height
+    assert "Several ranks share a row" in texts(page)
+
+
 def test_the_list_of_runs_has_one_row_for_all_ranks(run: DistributedRun, filed: Draw) -> None:
     page = filed("runs")
     assert not page.exception
@@ -264,7 +304,7 @@ def test_a_rank_is_not_compared_with_another_rank_of_its_run_unasked(
 
 def test_delays_are_named_once(run: DistributedRun) -> None:
     tables = run.tables
-    rows = delays(tables["lateness"], tables["lateness_causes"], tables["instances"])
+    rows = delays(tables["lateness"], tables["instances"])
     assert rows.filter(rows["new_ms"] > 5).height == 1
 
 

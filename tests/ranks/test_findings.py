@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from jarvis.findings import AnalysisResult, Finding, Priority
-from jarvis.ranks.delays import delays
+from jarvis.ranks.delays import delays, with_causes
 from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.findings.facts import RankFacts
 from jarvis.ranks.findings.lateness import latest_roots
@@ -142,7 +142,8 @@ def test_a_rank_that_waits_for_its_data_in_each_step_is_named(tmp_path: Path) ->
         "idle (data loading) 5.00 ms, gemm kernels 4.00 ms, but 5.74 ms less in all else, most in "
         "communication" in to_text(both.issue)
     )
-    delay = delays(*(changed[name] for name in ("lateness", "lateness_causes", "instances")))
+    rows = delays(changed["lateness"], changed["instances"])
+    delay = with_causes(rows, changed["lateness_causes"])
     late = delay.row(0, named=True)
     found_also = re.fullmatch(r"compute: gemm 4.0 ms, (\d\.\d+) ms less in all else", late["also"])
     assert found_also

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from jarvis.perf_report import PerfReport
-from jarvis.ranks.delays import delays
+from jarvis.ranks.delays import delays, with_causes
 from jarvis.ranks.join import Joined, join
 from jarvis.ranks.members import Member
 from jarvis.sample import Faults, Job, write_job
@@ -103,7 +103,8 @@ def test_a_late_loader_is_one_delay_of_its_length(tmp_path: Path) -> None:
     job = Job(steps, RANKS, faults=faults)
     _, ranks = members(tmp_path, faults, job)
     tables = join(ranks, RANKS).tables
-    found = delays(tables["lateness"], tables["lateness_causes"], tables["instances"])
+    rows = delays(tables["lateness"], tables["instances"])
+    found = with_causes(rows, tables["lateness_causes"])
     (row,) = found.filter(pl.col("new_ms") > 0.1 * late_ms).iter_rows(named=True)
     assert (row["rank"], row["cause"]) == (late_rank, "idle: data loading")
     assert row["new_ms"] == pytest.approx(late_ms, rel=0.05)

@@ -9,7 +9,14 @@ from jarvis.dashboard.pages.ranks.filters import Chosen
 from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.ranks.delays import COLUMNS, MIN_LATE_MS, SHOWN, causes_by_rank, delays
+from jarvis.ranks.delays import (
+    COLUMNS,
+    MIN_LATE_MS,
+    SHOWN,
+    causes_by_rank,
+    delays,
+    with_causes,
+)
 from jarvis.ranks.per_step import basis, ranks_per_step, step_count
 from jarvis.ranks.rows import ROW
 from jarvis.schemas.names import C
@@ -38,7 +45,7 @@ _WIDTHS = {
 def late_ranks(chosen: Chosen) -> None:
     """Draw what late ranks cost, and the table of delays, longest first."""
     tables = chosen.run.tables
-    rows = delays(tables["lateness"], tables["lateness_causes"], tables["instances"])
+    rows = delays(tables["lateness"], tables["instances"])
     with st.container(border=True):
         st.markdown("**Why ranks are late**")
         if rows.is_empty():
@@ -53,7 +60,8 @@ def late_ranks(chosen: Chosen) -> None:
         listed = chosen.of_ranks(rows)
         if chosen.step is not None:
             listed = listed.filter(pl.col(C.step) == chosen.step)
-        small_table(listed.head(MAX_ROWS), columns_of(COLUMNS), "Delays of ranks", shown, _WIDTHS)
+        listed = with_causes(listed.head(MAX_ROWS), tables["lateness_causes"])
+        small_table(listed, columns_of(COLUMNS), "Delays of ranks", shown, _WIDTHS)
         st.caption(
             "Each delay has one row, with the collective at which the rank is latest. A delay for "
             "which no rank stops computing costs the step nothing."
