@@ -81,6 +81,11 @@ def column_decimals(largest: float, typical: float) -> int:
     return min(decimals + is_small, MAX_DECIMALS)
 
 
+def signed(number: str) -> str:
+    """Return a formatted number with a sign, its hyphen as a minus sign."""
+    return number.replace("-", MINUS, 1)
+
+
 def count(value: int | None) -> str:
     """Format a whole number with thousands separators."""
     return MISSING if value is None else f"{value:,}"

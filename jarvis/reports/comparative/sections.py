@@ -22,6 +22,7 @@ from jarvis.text.format import (
     microseconds,
     milliseconds,
     percent,
+    signed,
 )
 from jarvis.text.markdown import Markdown, anchor, cell, prose, table
 from jarvis.text.messages import to_text
@@ -116,14 +117,14 @@ def _metrics(subject: Subject, row: Row) -> Iterator[tuple[str, ...]]:
 
 def _more_calls(row: Row) -> str:
     more: int = row[C.target_calls] - row[C.reference_calls]
-    return f"{more:+,}" if more else "0"
+    return signed(f"{more:+,}") if more else "0"
 
 
 def _points(target_pct: float | None, reference_pct: float | None) -> str:
     """Return the difference of two shares, in percentage points."""
     if target_pct is None or reference_pct is None:
         return MISSING
-    return f"{target_pct - reference_pct:+.1f} points"
+    return signed(f"{target_pct - reference_pct:+.1f} points")
 
 
 def _called_from(subject: Subject, row: Row) -> Markdown | None:
