@@ -23,13 +23,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing import Pool
 from pathlib import Path
-from threading import Event, Thread
 
 from isal import igzip
 
 from benchmarks.page import table, write_part
 from benchmarks.pipeline import RARELY, UNKEPT, machine
-from benchmarks.team import below
+from benchmarks.team import Sampler, below
 from jarvis.ranks.run import DistributedRun
 from jarvis.sample import Job, write_job
 from jarvis.server import queue
@@ -126,25 +125,13 @@ def read_one_by_one(traces: Sequence[Path]) -> Cost:
     return Cost("read one after the other", *json.loads(done.stdout))
 
 
-class Peaks:
+class Peaks(Sampler):
     """Sample the peak memory of each process below this one."""
 
-    def __init__(self) -> None:
-        self.peak_mb = 0.0
-        self._stop = Event()
-        self._thread = Thread(target=self._watch)
+    peak_mb = 0.0
 
-    def __enter__(self) -> "Peaks":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(LOOK_S):
-            self.peak_mb = max([self.peak_mb, *map(_peak_mb, below(os.getpid()))])
+    def sample(self) -> None:
+        self.peak_mb = max([self.peak_mb, *map(_peak_mb, below(os.getpid()))])
 
 
 def _peak_mb(pid: int) -> float:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 from threading import Event, Thread
+from typing import Self
 
 from benchmarks.arrivals import upload_all
 from benchmarks.asked import Asked, ask
@@ -37,6 +38,7 @@ from jarvis.server.storage.catalog import read_catalog
 from tests import optional
 from tests.services.postgres import URL_VARIABLE, Postgres
 
+SAMPLE_S = 0.2
 PAGE, THINK_S = "gemm", 5.0
 FEW_USERS = 10
 SLOTS = 4
@@ -101,16 +103,14 @@ class Case:
         )
 
 
-class Memory:
-    """Sample the peak memory of the web process, and of its descendants together."""
+class Sampler:
+    """Call ``sample`` every SAMPLE_S seconds within the block."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self) -> None:
         self._stop = Event()
-        self.web_mb = self.jobs_mb = 0.0
         self._thread = Thread(target=self._watch)
 
-    def __enter__(self) -> "Memory":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -119,12 +119,28 @@ class Memory:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._stop.wait(0.2):
-            try:
-                self.web_mb = max(self.web_mb, self._server.memory_mb())
-            except OSError:
-                continue  # killed, on purpose
-            self.jobs_mb = max(self.jobs_mb, sum(map(own_mb, below(self._server.pid))))
+        while not self._stop.wait(SAMPLE_S):
+            self.sample()
+
+    def sample(self) -> None:
+        """Measure once."""
+        raise NotImplementedError
+
+
+class Memory(Sampler):
+    """Sample the peak memory of the web process, and of its descendants together."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self._server = server
+        self.web_mb = self.jobs_mb = 0.0
+
+    def sample(self) -> None:
+        try:
+            self.web_mb = max(self.web_mb, self._server.memory_mb())
+        except OSError:
+            return  # killed, on purpose
+        self.jobs_mb = max(self.jobs_mb, sum(map(own_mb, below(self._server.pid))))
 
 
 def below(pid: int) -> Iterator[int]:

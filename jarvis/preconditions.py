@@ -103,12 +103,12 @@ class Subject:
 class Facts:
     """The facts of one trace, each derived once.
 
-    ``kept`` has those that do not name the subject of a finding, which can be thousands of
-    operations: a caller may keep them for other findings of the trace.
+    ``at_all_targets`` has those that do not name the subject of a finding, which can be thousands
+    of operations: a caller may reuse them for other findings of the trace.
     """
 
     tables: Tables
-    kept: dict[tuple[str, tuple[Subject, ...]], bool | None] = field(default_factory=dict)
+    at_all_targets: dict[tuple[str, tuple[Subject, ...]], bool | None] = field(default_factory=dict)
     _known: dict[tuple[str, tuple[Subject, ...]], bool | None] = field(default_factory=dict)
 
     def hold(self, needs: Iterable[str], subject: Subject) -> bool:
@@ -123,10 +123,10 @@ class Facts:
         found = _PRECONDITION.fullmatch(need)
         if found is None or found["name"] not in FACTS:
             raise ValueError(f"{need!r} does not name a fact")
-        name, arguments, known = found["name"], tuple[Subject, ...](), self.kept
+        name, arguments, known = found["name"], tuple[Subject, ...](), self.at_all_targets
         if name in OF_SUBJECT:
             is_other = found["uids"] or found["to"]
-            known = self.kept if is_other else self._known
+            known = self.at_all_targets if is_other else self._known
             uids = tuple(map(int, (found["uids"] or "").split()))
             arguments = (Subject(uids, found["to"]) if is_other else subject,)
         if (name, arguments) not in known:

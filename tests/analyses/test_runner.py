@@ -184,8 +184,8 @@ def test_what_analyses_keep_changes_no_finding() -> None:
     analyses = load_analyses()
     split = split_operations(made, analyses)
     for pct in (90.0, 30.0, 50.0, 90.0):
-        kept, fresh = (
+        reused, fresh = (
             run_analyses(made, analyses, split, targets=Targets(pct), known=each)
             for each in (known, {})
         )
-        assert [o.result for o in kept.values()] == [o.result for o in fresh.values()]
+        assert [o.result for o in reused.values()] == [o.result for o in fresh.values()]
