@@ -143,9 +143,12 @@ def _peak_mb(pid: int) -> float:
 
 
 def _cpu_s(pid: int) -> float:
-    """Return the CPU time of a process and of those below it that have ended."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    """Return the CPU time of a process and of all below it, also of those that have ended."""
+    ticks = 0
+    for each in (pid, *below(pid)):
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from jarvis.core.errors import JarvisError
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
-_THREADS = "POLARS_MAX_THREADS"
+THREADS_VARIABLE = "POLARS_MAX_THREADS"
 _DIED = "Its process ended unexpectedly, perhaps for lack of memory. Try again with fewer --jobs."
 
 
@@ -65,16 +65,16 @@ def _protected(function: Callable[[Argument], Result], argument: Argument) -> Re
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of processes that divide the cores among their Polars threads."""
-    before = os.environ.get(_THREADS)
+    before = os.environ.get(THREADS_VARIABLE)
     if before is None:
-        os.environ[_THREADS] = str(max(1, (os.cpu_count() or 1) // workers))
+        os.environ[THREADS_VARIABLE] = str(max(1, (os.cpu_count() or 1) // workers))
     try:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(workers, mp_context=context) as pool:
             yield pool
     finally:
         if before is None:
-            del os.environ[_THREADS]
+            del os.environ[THREADS_VARIABLE]
 
 
 def _submitted(

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 
 from jarvis.core.staging import LABEL_VARIABLE
 from jarvis.pipeline import STEPS, Step
@@ -22,7 +23,12 @@ def hold(step: Step) -> None:
             time.sleep(0.05)
 
 
-if __name__ == "__main__":
-    # The traces of these tests are small, and are read without compiled code.
+def prepare(is_wanted: Callable[[], bool]) -> None:
+    """Import what jobs need, but no compiled code: the traces of these tests are small."""
     job_process._IMPORTED_LATE = ("openpyxl",)
+    job_process.prepare(is_wanted)
+
+
+def main() -> None:
+    """Run one job."""
     job_process.main(hold)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 
 from jarvis.server import claims
 from jarvis.server.database import database
@@ -21,7 +20,7 @@ def held_worker() -> worker.Worker:
     With ABANDONED_S it gives others up as late as that.
     """
     claims.HEARTBEAT_TIMEOUT_S = float(os.environ.get("HEARTBEAT_TIMEOUT_S", HEARTBEAT_TIMEOUT_S))
-    worker.HEARTBEAT_S, worker.REAP_S, worker.NEXT_READY_S = 0.2, 0.2, 0.0
+    worker.HEARTBEAT_S, worker.REAP_S = 0.2, 0.2
     scheduler, cluster = settings().dask_scheduler, None
     if scheduler is not None:
         from jarvis.server.jobs.dask import jobs as dask_jobs
@@ -29,10 +28,7 @@ def held_worker() -> worker.Worker:
         dask_jobs.SILENT_S = SILENT_S
         cluster = dask_jobs.DaskCluster(scheduler, JOB)
     slots = os.environ.get("SLOTS")
-    command = (sys.executable, "-m", JOB)
-    return worker.Worker(
-        database(), None if slots is None else int(slots), 8 << 30, command, cluster
-    )
+    return worker.Worker(database(), None if slots is None else int(slots), 8 << 30, JOB, cluster)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from jarvis.server.http.web import lifespan
 from jarvis.server.jobs.kinds import Analyze, Inspect
 from jarvis.server.jobs.processes.job_child import LocalJobProcess, memory_limit_bytes
 from jarvis.server.jobs.processes.job_messages import Assignment
+from jarvis.server.jobs.processes.start import own_process
 from jarvis.server.jobs.worker import REAP_S
 from jarvis.server.queue import NewJob, Outcome
 from jarvis.server.storage.catalog import analysis_root, read_catalog
@@ -140,7 +141,7 @@ def test_a_job_that_takes_too_long_is_reported(engine: Engine, trace_file: Path)
 
 def test_an_unexpected_error_is_reported_and_its_traceback_stored() -> None:
     code = "import sys; sys.stdin.readline(); raise ValueError('odd')"
-    child = LocalJobProcess(8 << 30, (sys.executable, "-S", "-c", code))
+    child = LocalJobProcess(8 << 30, own_process((sys.executable, "-S", "-c", code)))
     child.assign(Assignment("a1b2", JobKind.INSPECT, {}, "job-a1b2-1-"))
 
     def outcome() -> Outcome | None:
@@ -163,7 +164,7 @@ def test_what_a_job_has_started_ends_with_it(tmp_path: Path) -> None:
         "pathlib.Path(sys.argv[1]).write_text(str(child.pid))\n"
         "child.wait()"
     )
-    child = LocalJobProcess(8 << 30, (sys.executable, "-c", code, str(file)))
+    child = LocalJobProcess(8 << 30, own_process((sys.executable, "-c", code, str(file))))
     wait_for(lambda: file.exists() and file.read_text())
     child.end(Outcome(JobState.CANCELLED))
     wait_for(lambda: not is_alive(int(file.read_text())), CANCEL_S)

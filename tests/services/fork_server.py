@@ -17,9 +17,9 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 
 import jarvis
+from jarvis.server.jobs.processes import forker
 from tests.services import forking
 from tests.services.forking import LENGTH_BYTES, module_of
 
@@ -38,9 +38,6 @@ _LIBRARIES = (
     "uvicorn.protocols.websockets.websockets_sansio_impl",
 )
 """Imported late by what is started."""
-
-_IDLE_THREADS = {"jemalloc_bg_thd", "polars-ooc-clea"}
-"""Those that Polars starts when it is imported; they wait, and a process does without them."""
 
 _OWNER, _STREAMS = 0, 3
 
@@ -124,9 +121,7 @@ def _serve(listener: socket.socket) -> tuple[Request, list[int], socket.socket] 
 
 
 def _check_threads() -> None:
-    others = {int(name) for name in os.listdir("/proc/self/task")} - {os.getpid()}
-    names = {Path(f"/proc/self/task/{other}/comm").read_text().strip() for other in others}
-    lost = names - _IDLE_THREADS
+    lost = forker.thread_names() - forker.IDLE_THREADS
     assert not lost, f"the fork would stop these threads: {lost}"
 
 

@@ -24,9 +24,9 @@ from typing import Any
 
 _MODULES = (
     "jarvis.cli",
+    "jarvis.server.jobs.processes.forker",
     "jarvis.server.jobs.processes.job_process",
     "jarvis.server.jobs.worker",
-    "tests.server.held_job",
     "tests.server.held_worker",
     "uvicorn",
 )

@@ -29,11 +29,11 @@ from jarvis.server.claims import QUICK
 from jarvis.server.database import JobState, database
 from jarvis.server.errors import DatabaseError, SettingsError
 from jarvis.server.jobs.processes.job_child import (
-    COMMAND,
     JobProcess,
     LocalJobProcess,
     memory_limit_bytes,
 )
+from jarvis.server.jobs.processes.start import MODULE, JobProcesses
 from jarvis.server.logs import configure_logs
 from jarvis.server.queue import Job, Outcome
 from jarvis.server.retention.housekeeping import clean_up
@@ -58,10 +58,6 @@ REAP_S = 2.0
 RETENTION_S = 3600.0
 """Retention interval."""
 
-NEXT_READY_S = 1.0
-"""Delay before pre-forking the next worker process, so that a small job has the machine for itself.
-The delay ends early when a job ends."""
-
 log = logging.getLogger(__name__)
 
 
@@ -71,7 +67,7 @@ class Worker:
     Args:
         slots: concurrent jobs; None for the slots of the cluster.
         memory_bytes: memory limit of one job.
-        command: command of a job's process.
+        module: module that runs a job.
         cluster: where jobs run; a quick job that would have to wait there runs locally.
     """
 
@@ -80,7 +76,7 @@ class Worker:
         engine: Engine,
         slots: int | None,
         memory_bytes: int,
-        command: Sequence[str] = COMMAND,
+        module: str = MODULE,
         cluster: "DaskCluster | None" = None,
     ) -> None:
         self.id = f"{socket.gethostname()[:40]}:{os.getpid()}:{secrets.token_hex(3)}"
@@ -88,11 +84,9 @@ class Worker:
         self._slots = slots
         self._memory_bytes = memory_bytes
         self._max_job_s = 60 * settings().job_minutes
-        self._command = tuple(command)
+        self._processes = JobProcesses(module)
         self._cluster = cluster
         self._running: list[JobProcess] = []
-        self._waiting: JobProcess | None = None
-        self._start_after = 0.0
         self._selector = selectors.DefaultSelector()
         self._cleanup: Thread | None = None
         self._is_stopping = False
@@ -111,7 +105,6 @@ class Worker:
         """Run jobs until ``stop`` is called."""
         try:
             while not self._is_stopping:
-                self._prefork()
                 wait_s = MEASURE_S if self._running else POLL_S
                 for key, _ in self._selector.select(wait_s):
                     if key.data is not None and not os.read(key.data, 1):
@@ -122,17 +115,6 @@ class Worker:
                 self._run_due_tasks()
         finally:
             self._shut_down()
-
-    def _prefork(self) -> None:
-        """Keep one process with all imports done ready for the next job."""
-        waiting = self._waiting
-        if waiting is not None and not waiting.is_waiting:
-            waiting.listen()
-            log.error("a process without a job has ended:\n%s", waiting.progress.log)
-            self._end(waiting, Outcome(JobState.FAILED))
-            self._waiting, self._start_after = None, monotonic() + NEXT_READY_S
-        if self._waiting is None and monotonic() >= self._start_after:
-            self._waiting = LocalJobProcess(self._memory_bytes, self._command)
 
     def _update(self, child: JobProcess) -> None:
         self._has_news |= child.listen()
@@ -168,7 +150,7 @@ class Worker:
                 if child.outcome is not None:
                     claims.finish(self._engine, self.id, job.id, child.progress, child.outcome)
                     self._running.remove(child)
-        if self._waiting is not None and (claimed := self._claim()) is not None:
+        if self._processes.is_ready and (claimed := self._claim()) is not None:
             child = self._process_for(claimed)
             for output in child.outputs:
                 self._selector.register(output, selectors.EVENT_READ)
@@ -178,14 +160,12 @@ class Worker:
             self._has_news = True
 
     def _process_for(self, job: Job) -> JobProcess:
-        """Return a process for a job: in the cluster, or the preforked local one."""
+        """Return a process for a job, in the cluster or local; local ones share the cores."""
         submitted = sum(not isinstance(child, LocalJobProcess) for child in self._running)
         if self._cluster is not None and (job.kind not in QUICK or submitted < self._cluster.slots):
             return self._cluster.child()
-        assert self._waiting is not None
-        child, self._waiting = self._waiting, None
-        self._start_after = monotonic() + NEXT_READY_S
-        return child
+        threads = max(1, (os.cpu_count() or 1) // (1 + len(self._running)))
+        return LocalJobProcess(self._memory_bytes, self._processes.start(), threads)
 
     @property
     def slots(self) -> int:
@@ -224,7 +204,6 @@ class Worker:
             if output in self._selector.get_map():
                 self._selector.unregister(output)
         child.end(outcome)
-        self._start_after = min(self._start_after, monotonic())
         self._due[self._poll] = 0.0  # store the outcome immediately
         if child.job is not None:
             _clear(child.job, child.job.attempt_label)
@@ -236,8 +215,7 @@ class Worker:
             if child.outcome is None:
                 unfinished.append(_job(child).id)
                 self._end(child, Outcome(JobState.CANCELLED))
-        if self._waiting is not None:
-            self._end(self._waiting, Outcome(JobState.CANCELLED))
+        self._processes.close()
         if self._cluster is not None:
             self._cluster.close()
         try:

@@ -17,10 +17,9 @@ from jarvis.core.product import product_version
 from jarvis.server.database import JobState
 from jarvis.server.jobs.dask.task import DIED, TOPIC, Order, Report, run_job, storage_mark
 from jarvis.server.jobs.processes.job_child import JobProcess, appended, assignment_of
+from jarvis.server.jobs.processes.start import MODULE
 from jarvis.server.queue import Job, Outcome
 from jarvis.server.settings import settings
-
-JOB_MODULE = "jarvis.server.jobs.processes.job_process"
 
 SILENT_S = 15.0
 """A Dask worker without a report for this time is dead. Users see it within half a minute."""
@@ -40,7 +39,7 @@ log = logging.getLogger(__name__)
 class DaskCluster:
     """A reconnecting connection to a scheduler; ``module`` is the module that runs a job."""
 
-    def __init__(self, address: str, module: str = JOB_MODULE) -> None:
+    def __init__(self, address: str, module: str = MODULE) -> None:
         self.slots = 0
         """Number of concurrent jobs: the threads of its workers; 0 while not connected."""
         self._address = address
@@ -164,11 +163,6 @@ class DaskJobProcess(JobProcess):
         """Return the name of the Dask task, which differs for each attempt."""
         assert self.job is not None
         return f"jarvis-{self.job.attempt_label}"
-
-    @property
-    def is_waiting(self) -> bool:
-        """Return whether it has no job yet."""
-        return self.job is None
 
     def give(self, job: Job) -> None:
         """Submit a job to the cluster."""

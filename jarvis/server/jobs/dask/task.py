@@ -5,9 +5,9 @@ The process is the same as that of a local Jarvis worker. It is killed when the 
 
 import asyncio
 import hashlib
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from time import monotonic
 from typing import Any
 
@@ -22,6 +22,7 @@ from jarvis.server.database import JobState, database
 from jarvis.server.errors import RefusedError, UnknownJobError
 from jarvis.server.jobs.processes.job_child import LocalJobProcess, memory_limit_bytes
 from jarvis.server.jobs.processes.job_messages import Assignment
+from jarvis.server.jobs.processes.start import JobProcesses
 from jarvis.server.queue import FinishedStep, JobProgress, Outcome
 from jarvis.server.retention.housekeeping import delete_orphans
 from jarvis.server.settings import settings
@@ -134,7 +135,7 @@ async def run_job(key: str, values: Mapping[str, Any]) -> None:
     except JarvisError as error:
         tell.refusal(Outcome(JobState.FAILED, str(error)))
         return
-    child = LocalJobProcess(limit_bytes, (sys.executable, "-m", order.module))
+    child = LocalJobProcess(limit_bytes, _processes(order.module).start())
     try:
         child.assign(order.assignment)
         while child.outcome is None and _is_wanted(worker, key):
@@ -145,6 +146,11 @@ async def run_job(key: str, values: Mapping[str, Any]) -> None:
         for folder in order.folders:
             clear_staged(path_at(folder), order.assignment.staging)
     tell(child, is_news=True)
+
+
+@cache
+def _processes(module: str) -> JobProcesses:
+    return JobProcesses(module)
 
 
 class _ProgressReporter:

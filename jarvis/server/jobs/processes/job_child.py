@@ -4,11 +4,7 @@ import logging
 import os
 import select
 import signal
-import socket
-import subprocess
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,12 +17,14 @@ from jarvis.server.errors import SingleJobError
 from jarvis.server.jobs.processes.job_messages import (
     Assignment,
     FailedMessage,
+    Lines,
     Message,
     OutputMessage,
     StepMessage,
     from_line,
     to_line,
 )
+from jarvis.server.jobs.processes.start import Process, own_process
 from jarvis.server.queue import FinishedStep, Job, JobProgress, Outcome
 from jarvis.server.settings import settings
 
@@ -48,23 +46,27 @@ def memory_limit_bytes(slots: int) -> int:
     return int(SHARE * machine / max(1, slots))
 
 
-COMMAND = (sys.executable, "-m", "jarvis.server.jobs.processes.job_process")
-
 log = logging.getLogger(__name__)
 
 MAX_LOG_CHARACTERS = 40_000
 """Maximum length of a job's log; the beginning is dropped."""
 
-_CHUNK_BYTES = 1 << 16
 _OWN_MEMORY = ("RssAnon:", "RssShmem:", "VmSwap:")
 """Lines of ``/proc/PID/status`` that count towards the memory limit; pages of mapped files do not,
 because the system can drop them at any time."""
 
 
-def assignment_of(job: Job) -> Assignment:
+def assignment_of(job: Job, threads: int = 1) -> Assignment:
     """Return the assignment message of a job."""
     return Assignment(
-        job.id, job.kind, job.parameters, job.attempt_label, job.owner, job.visibility, job.role
+        job.id,
+        job.kind,
+        job.parameters,
+        job.attempt_label,
+        job.owner,
+        job.visibility,
+        job.role,
+        threads,
     )
 
 
@@ -81,7 +83,7 @@ def appended(log: str, more: str) -> str:
 
 
 class JobProcess(ABC):
-    """A process, local or in a cluster, that waits for ``give`` and then runs one job."""
+    """A process, local or in a cluster, that runs one job after ``give``."""
 
     def __init__(self) -> None:
         self.job: Job | None = None
@@ -93,11 +95,6 @@ class JobProcess(ABC):
     def outputs(self) -> tuple[int, ...]:
         """Return file descriptors that become readable on messages or the end of the process."""
         return ()
-
-    @property
-    @abstractmethod
-    def is_waiting(self) -> bool:
-        """Return whether it is alive and has no job yet."""
 
     @abstractmethod
     def give(self, job: Job) -> None:
@@ -113,21 +110,20 @@ class JobProcess(ABC):
 
 
 class LocalJobProcess(JobProcess):
-    """A process on this machine that is killed if it uses more than ``limit_bytes`` of memory."""
+    """A process on this machine that is killed if it uses more than ``limit_bytes`` of memory.
 
-    def __init__(self, limit_bytes: int, command: Sequence[str] = COMMAND) -> None:
+    Args:
+        threads: number of threads with which a job that is given computes.
+    """
+
+    def __init__(self, limit_bytes: int, process: Process, threads: int = 1) -> None:
         super().__init__()
         self.log_characters = 0
         """Length of the log including its dropped beginning."""
         self._limit_bytes = limit_bytes
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        self._messages, self._errors = _Lines(self._process.stdout), _Lines(self._process.stderr)
+        self._process = process
+        self._threads = threads
+        self._messages, self._errors = Lines(process.stdout), Lines(process.stderr)
 
     @property
     def outputs(self) -> tuple[int, ...]:
@@ -137,12 +133,10 @@ class LocalJobProcess(JobProcess):
     def give(self, job: Job) -> None:
         """Assign a job; if the process has died meanwhile, ``listen`` reports it."""
         self.job = job
-        self.assign(assignment_of(job))
+        self.assign(assignment_of(job, self._threads))
 
     def assign(self, assignment: Assignment) -> None:
         """Assign a job by its message."""
-        process = f"process {self._process.pid} on {socket.gethostname()}"
-        self._log(f"{datetime.now(UTC):%H:%M:%S} Job {assignment.job_id}, {process}")
         with suppress(BrokenPipeError):
             self._input.write(to_line(assignment))
             self._input.flush()
@@ -156,8 +150,9 @@ class LocalJobProcess(JobProcess):
         for line in self._errors.read():
             news = True
             self._log(line.decode(errors="replace"))
-        if self.outcome is None and self._process.poll() is not None and not self._is_output_open:
-            self.outcome = Outcome(JobState.FAILED, self._why())
+        code = self._process.poll()
+        if self.outcome is None and code is not None and not self._is_output_open:
+            self.outcome = Outcome(JobState.FAILED, self._why(code))
         if self.outcome is None and self._memory_bytes() > self._limit_bytes:
             self.outcome = Outcome(JobState.FAILED, _too_much(self._limit_bytes))
         return news
@@ -166,19 +161,15 @@ class LocalJobProcess(JobProcess):
         """Kill its process group; ``outcome`` applies if the job has none yet."""
         self.listen()
         self.outcome = self.outcome or outcome
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        if self._process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
         self._messages.is_closed = self._errors.is_closed = True
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 with suppress(BrokenPipeError):
                     stream.close()
-
-    @property
-    def is_waiting(self) -> bool:
-        """Return whether it is alive and has no job yet."""
-        return self.job is None and self._process.poll() is None
 
     @property
     def _input(self) -> IO[bytes]:
@@ -226,8 +217,7 @@ class LocalJobProcess(JobProcess):
         lines = [line.split() for line in status.splitlines() if line.startswith(_OWN_MEMORY)]
         return sum(int(kilobytes) for _, kilobytes, _ in lines) * 1024
 
-    def _why(self) -> str:
-        code = self._process.returncode
+    def _why(self, code: int) -> str:
         if code < 0:
             name = signal.Signals(-code).name
             return (
@@ -248,32 +238,6 @@ def _too_much(limit_bytes: int) -> str:
     )
 
 
-class _Lines:
-    """Non-blocking reader of the lines of a pipe."""
-
-    def __init__(self, stream: IO[bytes] | None) -> None:
-        assert stream is not None
-        self.descriptor = stream.fileno()
-        os.set_blocking(self.descriptor, False)
-        self.is_closed = False
-        self._rest = b""
-
-    def read(self) -> list[bytes]:
-        """Return new complete lines, and at the end of the pipe an incomplete last line."""
-        while not self.is_closed:
-            try:
-                chunk = os.read(self.descriptor, _CHUNK_BYTES)
-            except BlockingIOError:
-                break
-            self.is_closed = not chunk
-            self._rest += chunk
-        *lines, self._rest = self._rest.split(b"\n")
-        if self.is_closed and self._rest:
-            lines.append(self._rest)
-            self._rest = b""
-        return lines
-
-
 _POLL_S = 0.1
 
 
@@ -288,10 +252,17 @@ def run_single_job(request: "Request", owner: str | None) -> "JobOutput":
 
     job_id = uuid4().hex[:10]
     label = f"job-{job_id}-"
-    child = LocalJobProcess(memory_limit_bytes(1))
+    child = LocalJobProcess(memory_limit_bytes(1), own_process())
     try:
         child.assign(
-            Assignment(job_id, request.kind, dict(request.new_job().parameters), label, owner)
+            Assignment(
+                job_id,
+                request.kind,
+                dict(request.new_job().parameters),
+                label,
+                owner,
+                threads=os.cpu_count() or 1,
+            )
         )
         while child.outcome is None:
             select.select(child.outputs, [], [], _POLL_S)

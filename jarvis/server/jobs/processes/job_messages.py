@@ -1,11 +1,14 @@
 """Messages between a worker and a job's process: one JSON document per line."""
 
 import json
+import os
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from jarvis.server.access.rights import Role
 from jarvis.server.database import Visibility
+
+_CHUNK_BYTES = 1 << 16
 
 Event = Literal["started", "running", "done"]
 
@@ -19,6 +22,7 @@ class Assignment:
         owner: owner of the results.
         visibility: visibility of the results.
         role: role of the owner when the job was submitted.
+        threads: number of threads that compute.
     """
 
     job_id: str
@@ -28,6 +32,7 @@ class Assignment:
     owner: str | None = None
     visibility: str = Visibility.TEAM
     role: str = Role.EDITOR
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +80,29 @@ def from_line(line: bytes) -> Message:
     """Decode a message."""
     kind, values = json.loads(line)
     return _KINDS[kind](**values)
+
+
+class Lines:
+    """Non-blocking reader of the lines of a pipe."""
+
+    def __init__(self, stream: IO[bytes] | None) -> None:
+        assert stream is not None
+        self.descriptor = stream.fileno()
+        os.set_blocking(self.descriptor, False)
+        self.is_closed = False
+        self._rest = b""
+
+    def read(self) -> list[bytes]:
+        """Return new complete lines, and at the end of the pipe an incomplete last line."""
+        while not self.is_closed:
+            try:
+                chunk = os.read(self.descriptor, _CHUNK_BYTES)
+            except BlockingIOError:
+                break
+            self.is_closed = not chunk
+            self._rest += chunk
+        *lines, self._rest = self._rest.split(b"\n")
+        if self.is_closed and self._rest:
+            lines.append(self._rest)
+            self._rest = b""
+        return lines

@@ -1,15 +1,18 @@
-"""Process of one job, started by a worker: ``python -m jarvis.server.jobs.processes.job_process``.
+"""Process of one job: ``python -m jarvis.server.jobs.processes.job_process``.
 
-It is started before a job is queued: it imports slow modules, reads one job from stdin, runs it,
-reports progress on stdout, and ends. It also ends with its worker.
+It reads the job from stdin, runs it, reports progress on stdout, and ends. It also ends with its
+worker. Where a forker forks it, all imports are done.
 """
 
 import os
 import select
 import signal
+import socket
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
@@ -19,7 +22,9 @@ from jarvis.core.errors import JarvisError
 from jarvis.core.memory_tuning import raise_thresholds
 from jarvis.core.staging import LABEL_VARIABLE
 from jarvis.pipeline import Step
+from jarvis.pipeline.processes import THREADS_VARIABLE
 from jarvis.pipeline.steps import READING_INTERVAL_S
+from jarvis.reports import load_formats
 from jarvis.server.access.rights import Role
 from jarvis.server.database import JobKind, Visibility
 from jarvis.server.jobs.kinds import Request, request_of
@@ -38,7 +43,12 @@ from jarvis.server.storage.catalog import named_rows, strictest
 NICENESS = 5
 """Pages have priority over jobs."""
 
-_IMPORTED_LATE = ("jarvis.trace.compiled", "jarvis.simulation.replay", "openpyxl")
+_IMPORTED_LATE = (
+    "jarvis.trace.compiled",
+    "jarvis.trace.streaming",
+    "jarvis.simulation.replay",
+    "openpyxl",
+)
 """Modules that analyses import lazily, so that other commands start fast.
 
 A process imports them while it waits, but not if a job is already assigned. The first import
@@ -46,6 +56,17 @@ on a new machine compiles the kernels.
 """
 
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
+
+
+def prepare(is_wanted: Callable[[], bool]) -> None:
+    """Import what jobs need; leave the slow modules to the jobs as soon as one is wanted."""
+    raise_thresholds()
+    load_registry()
+    for name in _IMPORTED_LATE:
+        if not is_wanted():
+            import_module(name)
+    if not is_wanted():
+        load_formats()
 
 
 def main(on_step: Callable[[Step], None] | None = None) -> None:
@@ -58,11 +79,7 @@ def main(on_step: Callable[[Step], None] | None = None) -> None:
     """
     send = _open_messages()
     os.nice(NICENESS)
-    raise_thresholds()
-    load_registry()
-    for name in _IMPORTED_LATE:
-        if not _has_input():
-            import_module(name)
+    prepare(_has_input)
     with open(_INPUT, "rb", buffering=0, closefd=False) as stdin:
         line = stdin.readline()
     if not line:
@@ -70,6 +87,11 @@ def main(on_step: Callable[[Step], None] | None = None) -> None:
     threading.Thread(target=_end_with_worker, daemon=True).start()
     assignment = from_line(line)
     assert isinstance(assignment, Assignment)
+    sys.stderr.write(
+        f"{datetime.now(UTC):%H:%M:%S} Job {assignment.job_id}, "
+        f"process {os.getpid()} on {socket.gethostname()}\n"
+    )
+    os.environ.setdefault(THREADS_VARIABLE, str(assignment.threads))
     os.environ[LABEL_VARIABLE] = assignment.staging
     send(outcome_of(assignment, _ProgressReporter(send, on_step)))
 
