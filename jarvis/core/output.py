@@ -152,6 +152,8 @@ def write_archive(files: Iterable[Path], target: Path) -> None:
 
 
 _BLOCK_BYTES = 1 << 20
+_COMPRESSED = {".gz", ".parquet", ".xlsx", ".zip"}
+"""Suffixes of files that are compressed; to compress them again takes most of the time of a zip."""
 
 
 def zipped(root: Path, parts: Iterable[Path] | None = None) -> bytes:
@@ -168,7 +170,8 @@ def write_zip(out: Path | IO[bytes], root: Path, parts: Iterable[Path] | None = 
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(files):
             member = zipfile.ZipInfo(str(file.relative_to(root)), ZIP_EPOCH)
-            member.compress_type = zipfile.ZIP_DEFLATED
+            is_compressed = file.suffix in _COMPRESSED
+            member.compress_type = zipfile.ZIP_STORED if is_compressed else zipfile.ZIP_DEFLATED
             with file.open("rb") as content, archive.open(member, "w", force_zip64=True) as target:
                 shutil.copyfileobj(content, target, _BLOCK_BYTES)
 
