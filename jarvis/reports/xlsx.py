@@ -1,17 +1,15 @@
 """The performance report as a formatted workbook, one tab per sheet.
 
 openpyxl writes the workbook with its styles and widths; the rows are inserted into its parts as
-text, since an object per cell would take most of the time.
+text, which Polars makes: an object per cell would take most of the time.
 """
 
 import io
-import math
 import re
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
-from xml.sax.saxutils import escape
 
 import polars as pl
 from openpyxl import Workbook
@@ -20,7 +18,7 @@ from openpyxl.styles import Alignment, Font
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
-from jarvis.core.output import ZIP_EPOCH, open_output
+from jarvis.core.output import open_output
 from jarvis.core.workspace import RunPaths
 from jarvis.reports.finding_sheets import FINDINGS, SUMMARY, findings_sheet, summary_sheet
 from jarvis.reports.reporter import Reporter
@@ -44,10 +42,15 @@ INFERENCE = ("inference_steps", "inference_phases", "inference_layers", "graph_l
 SMALL = 0.001
 """Smaller numbers would read as zero in the decimal format."""
 
-_NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+ROWS_AT_ONCE = 10_000
+"""Rows that are made in memory."""
+
+_NOT_XML = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]"
+_ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _END_OF_ROWS = b"</sheetData>"
 _BAD_IN_TAB = re.compile(r"[\[\]:*?/\\]")
 _CORE = "docProps/core.xml"
+_ZIP_LEVEL = 1
 _DATES = re.compile(rb"(<dcterms:(?:created|modified)[^>]*>)[^<]*")
 
 
@@ -70,7 +73,7 @@ def write_workbook(
         tab = book.create_sheet(tab_name(name, used))
         _lay_out(tab, frame, hidden(frame.columns))
         styles = _styles(tab, is_wrapped=name in wrapped)
-        rows[f"xl/worksheets/sheet{position}.xml"] = "".join(_rows(frame, styles)).encode()
+        rows[f"xl/worksheets/sheet{position}.xml"] = _rows(frame, styles)
     buffer = io.BytesIO()
     book.save(buffer)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,71 +132,85 @@ def _styles(tab: Worksheet, *, is_wrapped: bool) -> _Styles:
     return _Styles(bold.style_id, decimal.style_id, scientific.style_id, text.style_id)
 
 
-def _rows(frame: pl.DataFrame, styles: _Styles) -> Iterator[str]:
+def _rows(frame: pl.DataFrame, styles: _Styles) -> Iterator[bytes]:
     """Yield the header and the rows of a tab as XML."""
     letters = [get_column_letter(i + 1) for i in range(frame.width)]
-    labels = (
-        _text_cell(f"{letter}1", label, styles.bold)
-        for letter, label in zip(letters, frame.columns, strict=True)
-    )
-    yield _row(1, "".join(labels))
-    cells = [
-        _cells(column.to_list(), letter, styles)
-        for letter, column in zip(letters, frame.iter_columns(), strict=True)
-    ]
-    for number, row in enumerate(zip(*cells, strict=True), start=2):
-        yield _row(number, "".join(row))
+    header = pl.DataFrame([[label] for label in frame.columns], letters)
+    yield _xml(header, 1, styles._replace(text=styles.bold))
+    named = frame.rename(dict(zip(frame.columns, letters, strict=True)))
+    for start in range(0, frame.height, ROWS_AT_ONCE):
+        yield _xml(named.slice(start, ROWS_AT_ONCE), start + 2, styles)
 
 
-def _row(number: int, cells: str) -> str:
-    return f'<row r="{number}">{cells}</row>'
+def _xml(frame: pl.DataFrame, first: int, styles: _Styles) -> bytes:
+    """Return rows as XML.
+
+    Args:
+        frame: The rows; its columns are named as those of the tab.
+        first: Number of the first row.
+    """
+    number = pl.int_range(first, first + pl.len()).cast(pl.String)
+    cells = [_cells(column, number, styles) for column in frame.iter_columns()]
+    row = pl.concat_str(pl.lit('<row r="'), number, pl.lit('">'), *cells, pl.lit("</row>"))
+    text: str = frame.select(row.str.join("")).item()
+    return text.encode()
 
 
-def _cells(values: Sequence[object], letter: str, styles: _Styles) -> list[str]:
-    """Return the cells of a column; empty for nulls and numbers that the format does not
-    support."""
-    return [
-        _cell(f"{letter}{number}", value, styles) for number, value in enumerate(values, start=2)
-    ]
+def _cells(column: pl.Series, number: pl.Expr, styles: _Styles) -> pl.Expr:
+    """Return the cells of a column; empty for nulls and numbers that the format does not support.
+
+    Texts are never formulas, and have no characters that the format does not support.
+    """
+    value = pl.col(column.name)
+    place = (pl.lit(f'<c r="{column.name}'), number)
+    parts: tuple[pl.Expr, ...]
+    if column.dtype.is_float():
+        size = value.abs()
+        style = (
+            pl.when((size > 0) & (size < SMALL)).then(styles.scientific).otherwise(styles.decimal)
+        )
+        digits = pl.when(value.is_finite()).then(value.cast(pl.Float64).cast(pl.String))
+        parts = (
+            pl.lit('" s="'),
+            style.cast(pl.String),
+            pl.lit('"><v>'),
+            digits,
+            pl.lit("</v></c>"),
+        )
+    elif column.dtype == pl.Boolean:
+        parts = (pl.lit('" t="b"><v>'), value.cast(pl.Int8).cast(pl.String), pl.lit("</v></c>"))
+    elif column.dtype.is_integer():
+        parts = (pl.lit('"><v>'), value.cast(pl.String), pl.lit("</v></c>"))
+    else:
+        start = f'" s="{styles.text}" t="inlineStr"><is><t xml:space="preserve">'
+        parts = (pl.lit(start), pl.lit(_texts(column)), pl.lit("</t></is></c>"))
+    return pl.concat_str(*place, *parts).fill_null("")
 
 
-def _cell(place: str, value: object, styles: _Styles) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return ""
-        is_small = value != 0 and abs(value) < SMALL
-        style = styles.scientific if is_small else styles.decimal
-        return f'<c r="{place}" s="{style}"><v>{value!r}</v></c>'
-    if isinstance(value, bool):
-        return f'<c r="{place}" t="b"><v>{value:d}</v></c>'
-    if isinstance(value, int):
-        return f'<c r="{place}"><v>{value}</v></c>'
-    return _text_cell(place, str(value), styles.text)
+def _texts(column: pl.Series) -> pl.Series:
+    """Return the texts of cells as XML."""
+    if column.dtype != pl.String:
+        texts = (None if value is None else str(value) for value in column.to_list())
+        column = pl.Series(column.name, texts, pl.String)
+    allowed = column.str.replace_all(_NOT_XML, "").str.slice(0, MAX_CELL)
+    return allowed.str.replace_many(_ESCAPED)
 
 
-def _text_cell(place: str, text: str, style: int) -> str:
-    """Return a text cell, never a formula, without characters that the format does not support."""
-    held = escape(_NOT_XML.sub("", text)[:MAX_CELL])
-    spaced = f'<is><t xml:space="preserve">{held}</t></is>'
-    return f'<c r="{place}" s="{style}" t="inlineStr">{spaced}</c>'
-
-
-def _write_undated(buffer: io.BytesIO, rows: Mapping[str, bytes], path: Path) -> None:
+def _write_undated(buffer: io.BytesIO, rows: Mapping[str, Iterable[bytes]], path: Path) -> None:
     """Copy an archive to ``path`` with the rows of its tabs and fixed timestamps."""
     with (
         zipfile.ZipFile(buffer) as source,
         open_output(path) as file,
-        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_ZIP_LEVEL) as target,
     ):
         for name in source.namelist():
             content = source.read(name)
             if name == _CORE:
                 content = _DATES.sub(rb"\g<1>1980-01-01T00:00:00Z", content)
-            if name in rows:
-                content = content.replace(_END_OF_ROWS, rows[name] + _END_OF_ROWS)
-            target.writestr(zipfile.ZipInfo(name, ZIP_EPOCH), content, zipfile.ZIP_DEFLATED)
+            start, end, rest = content.partition(_END_OF_ROWS)
+            with target.open(name, "w") as member:
+                for part in (start, *rows.get(name, ()), end, rest):
+                    member.write(part)
 
 
 class XlsxReporter(Reporter):

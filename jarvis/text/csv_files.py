@@ -7,7 +7,6 @@ texts are unchanged, including those that recordings are known to contain.
 """
 
 import csv
-import math
 import re
 from io import TextIOWrapper
 from pathlib import Path
@@ -17,6 +16,7 @@ import polars as pl
 
 from jarvis.core.output import open_output
 
+_ROWS_AT_ONCE = 10_000
 _NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
 _STARTS = r"\x00-\x1f\x7f-\x9f\u2028\u2029;"
 _SKIPPED = rf"'\s\ufeff{_STARTS}"
@@ -67,7 +67,8 @@ def write_rows(frame: pl.DataFrame, file: TextIO) -> None:
     # Python 3.11 only quotes characters of its line terminator, so "\n" would not quote a CR.
     writer = csv.writer(_UnixLines(file), lineterminator="\r\n")
     writer.writerow(map(guarded, frame.columns))
-    writer.writerows(tuple(map(_cell, row)) for row in frame.iter_rows())
+    for rows in frame.iter_slices(_ROWS_AT_ONCE):
+        writer.writerows(zip(*map(_cells, rows.iter_columns()), strict=True))
 
 
 def unguarded_columns(frame: pl.DataFrame) -> pl.DataFrame:
@@ -82,10 +83,14 @@ def _unguarded(cells: pl.Series) -> pl.Series:
     return cells.replace(texts, [unguarded(text) for text in texts])
 
 
-def _cell(value: object) -> object:
-    if isinstance(value, str):
-        return guarded(value)
-    return "" if isinstance(value, float) and math.isnan(value) else value
+def _cells(column: pl.Series) -> list[object]:
+    if column.dtype.is_float():
+        return column.fill_nan(None).to_list()
+    cells = column.to_list()
+    if column.dtype != pl.String:
+        return cells
+    safe = {text: guarded(text) for text in set(cells) if text is not None}
+    return [safe.get(text) for text in cells]
 
 
 class _UnixLines:
