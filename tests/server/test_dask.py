@@ -188,16 +188,16 @@ def test_whatever_runs_a_job_may_die_and_the_job_fails_once(
     with dask_worker(dask) as jarvis_worker:
         pids = {job.id: held_process(job.id) for job in (killed, silent)}
         assert len(half_written(analyses_there)) == 2
-        parents = {job_id: parent(pid) for job_id, pid in pids.items()}
-        os.kill(parents[killed.id], signal.SIGKILL)
-        os.kill(parents[silent.id], signal.SIGSTOP)
+        workers = {job_id: parent(parent(pid)) for job_id, pid in pids.items()}  # of the forker
+        os.kill(workers[killed.id], signal.SIGKILL)
+        os.kill(workers[silent.id], signal.SIGSTOP)
         try:
             for job in (killed, silent):
                 failed = ended(engine, job.id)
                 assert (failed.state, failed.error) == (JobState.FAILED, task.DIED)
                 assert failed.attempts == 1
         finally:
-            os.kill(parents[silent.id], signal.SIGCONT)
+            os.kill(workers[silent.id], signal.SIGCONT)
         wait_for(lambda: not any(map(is_alive, pids.values())))
         wait_for(lambda: len(half_written(analyses_there)) <= 1)  # of the one that was killed
 

@@ -123,7 +123,12 @@ class LocalJobProcess(JobProcess):
         self._limit_bytes = limit_bytes
         self._process = process
         self._threads = threads
-        self._messages, self._errors = Lines(process.stdout), Lines(process.stderr)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._messages, self._errors = (
+            Lines(process.stdout.fileno()),
+            Lines(process.stderr.fileno()),
+        )
 
     @property
     def outputs(self) -> tuple[int, ...]:

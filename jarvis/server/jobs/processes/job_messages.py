@@ -3,7 +3,7 @@
 import json
 import os
 from dataclasses import dataclass
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from jarvis.server.access.rights import Role
 from jarvis.server.database import Visibility
@@ -85,9 +85,8 @@ def from_line(line: bytes) -> Message:
 class Lines:
     """Non-blocking reader of the lines of a pipe."""
 
-    def __init__(self, stream: IO[bytes] | None) -> None:
-        assert stream is not None
-        self.descriptor = stream.fileno()
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
         os.set_blocking(self.descriptor, False)
         self.is_closed = False
         self._rest = b""

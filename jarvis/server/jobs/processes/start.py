@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
@@ -136,10 +137,11 @@ class _ForkedProcess:
         for descriptor in theirs:
             os.close(descriptor)
         self.stdin: IO[bytes] | None = os.fdopen(stdin[1], "wb")
-        stdout, stderr, status = (os.fdopen(read, "rb", buffering=0) for read, _ in outputs)
-        self.stdout: IO[bytes] | None = stdout
-        self.stderr: IO[bytes] | None = stderr
+        (stdout, _), (stderr, _), (status, _) = outputs
+        self.stdout: IO[bytes] | None = os.fdopen(stdout, "rb", buffering=0)
+        self.stderr: IO[bytes] | None = os.fdopen(stderr, "rb", buffering=0)
         self._status = status
+        weakref.finalize(self, os.close, status)
         self._lines = Lines(status)
         self._known: dict[str, int] = {}
 
