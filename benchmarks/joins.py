@@ -4,7 +4,8 @@ python -m benchmarks.joins [--page FILE] [--ranks N] [--events N]
 
 The runs of the ranks have generated tables: steps of 100 collectives, half of them among all ranks
 and half among groups of eight, with compute kernels before and beside them. Each join runs in a
-process of its own on one thread, whose memory after its imports is subtracted from the peak.
+process of its own on one thread with the settings of jobs. Its memory is that above the imports,
+without pages of mapped files, as the limit of jobs counts it.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import polars as pl
 
 from benchmarks.page import table, write_part
 from benchmarks.pipeline import machine
+from benchmarks.team import Sampler, own_mb
 from jarvis.core.workspace import RunPaths
 from jarvis.ranks.join import join
 from jarvis.ranks.members import Member
@@ -29,6 +31,7 @@ from jarvis.ranks.run import ParquetTables
 from jarvis.run.store import write_parquet
 from jarvis.schemas import columns
 from jarvis.schemas.names import C
+from jarvis.server.jobs.processes.start import SETTINGS
 from tests.ranks.built import info
 
 RANKS, EVENTS = (64, 256, 1024), 2_000
@@ -36,7 +39,7 @@ PER_STEP, GROUP = 100, 8
 SLOT_NS, TRANSFER_NS, JITTER_NS = 1_000_000, 100_000, 200_000
 MAX_MB, MAX_S = 300.0, 20.0
 DEVICE = "NVIDIA H100 80GB HBM3"
-ONE_THREAD = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+ONE_THREAD = {"POLARS_MAX_THREADS": "1", **SETTINGS}
 
 
 def write_ranks(folder: Path, ranks: int, events: int) -> None:
@@ -149,10 +152,14 @@ def _whole(name: str, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _peak_mb() -> float:
-    """Return the most memory since this program started, without that of its parent."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+class Peak(Sampler):
+    """Sample the memory of this process."""
+
+    interval_s = 0.005
+    mb = 0.0
+
+    def sample(self) -> None:
+        self.mb = max(self.mb, own_mb(os.getpid()))
 
 
 def measure(folder: Path, output: Path) -> dict[str, float]:
@@ -166,16 +173,17 @@ def measure(folder: Path, output: Path) -> dict[str, float]:
         )
         for rank in range(len(list(folder.iterdir())))
     ]
-    before, begin = _peak_mb(), process_time()
-    joined = join(members, len(members))
-    for name in joined.tables:
-        joined.tables.write(name, output / f"{name}.parquet")
+    before, begin = own_mb(os.getpid()), process_time()
+    with Peak() as peak:
+        joined = join(members, len(members))
+        for name in joined.tables:
+            joined.tables.write(name, output / f"{name}.parquet")
     return {
         "ranks": len(members),
         "events": joined.tables.height("instance_ranks"),
         "instances": joined.tables.height("instances"),
         "s": process_time() - begin,
-        "mb": _peak_mb() - before,
+        "mb": peak.mb - before,
     }
 
 

@@ -104,7 +104,9 @@ class Case:
 
 
 class Sampler:
-    """Call ``sample`` every SAMPLE_S seconds within the block."""
+    """Call ``sample`` every ``interval_s`` seconds within the block."""
+
+    interval_s = SAMPLE_S
 
     def __init__(self) -> None:
         self._stop = Event()
@@ -119,7 +121,7 @@ class Sampler:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._stop.wait(SAMPLE_S):
+        while not self._stop.wait(self.interval_s):
             self.sample()
 
     def sample(self) -> None:

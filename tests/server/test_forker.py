@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.server.jobs.processes.start import JobProcesses, Process
+from jarvis.server.jobs.processes.start import SETTINGS, JobProcesses, Process
 from tests.server.working import wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs are forked on Linux only")
@@ -95,7 +95,7 @@ def test_what_jobs_import_starts_no_threads() -> None:
         "job_process.prepare(lambda: False)\n"
         "print(forker.thread_names() - forker.IDLE_THREADS)"
     )
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    environment = SETTINGS | os.environ
     found = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )

@@ -12,6 +12,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import IO, Protocol
 
+from jarvis.core.memory_tuning import JOB_ARENAS
 from jarvis.server.jobs.processes.forker import PID, READY, REQUEST, STATUS
 from jarvis.server.jobs.processes.job_messages import Lines
 
@@ -22,8 +23,8 @@ RESTART_S = 1.0
 """Delay before a forker that has ended is started again."""
 
 _FORKER = "jarvis.server.jobs.processes.forker"
-_FORKER_SETTINGS = {"OPENBLAS_NUM_THREADS": "1"}
-"""NumPy would start threads when it is imported."""
+SETTINGS = {"OPENBLAS_NUM_THREADS": "1", **JOB_ARENAS}
+"""Variables of the forker, unless they are set: NumPy would start threads when it is imported."""
 
 
 class Process(Protocol):
@@ -100,7 +101,7 @@ class _Forker:
                 (sys.executable, "-m", _FORKER, module),
                 stdin=requests.fileno(),
                 start_new_session=True,
-                env=os.environ | _FORKER_SETTINGS,
+                env=SETTINGS | os.environ,
             )
         self._is_ready = False
 
