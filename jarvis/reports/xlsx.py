@@ -1,15 +1,17 @@
 """The performance report as a formatted workbook, one tab per sheet.
 
 openpyxl writes the workbook with its styles and widths; the rows are inserted into its parts as
-text, which Polars makes: an object per cell would take most of the time.
+text, since an object per cell would take most of the time.
 """
 
 import io
+import math
 import re
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from xml.sax.saxutils import escape
 
 import polars as pl
 from openpyxl import Workbook
@@ -45,8 +47,7 @@ SMALL = 0.001
 ROWS_AT_ONCE = 10_000
 """Rows that are made in memory."""
 
-_NOT_XML = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]"
-_ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _END_OF_ROWS = b"</sheetData>"
 _BAD_IN_TAB = re.compile(r"[\[\]:*?/\\]")
 _CORE = "docProps/core.xml"
@@ -135,65 +136,62 @@ def _styles(tab: Worksheet, *, is_wrapped: bool) -> _Styles:
 def _rows(frame: pl.DataFrame, styles: _Styles) -> Iterator[bytes]:
     """Yield the header and the rows of a tab as XML."""
     letters = [get_column_letter(i + 1) for i in range(frame.width)]
-    header = pl.DataFrame([[label] for label in frame.columns], letters)
-    yield _xml(header, 1, styles._replace(text=styles.bold))
-    named = frame.rename(dict(zip(frame.columns, letters, strict=True)))
+    header = [
+        _texts([label], letter, 1, styles.bold)
+        for label, letter in zip(frame.columns, letters, strict=True)
+    ]
+    yield _xml(header, 1)
     for start in range(0, frame.height, ROWS_AT_ONCE):
-        yield _xml(named.slice(start, ROWS_AT_ONCE), start + 2, styles)
+        columns = frame.slice(start, ROWS_AT_ONCE).iter_columns()
+        cells = [
+            _cells(column, letter, start + 2, styles)
+            for column, letter in zip(columns, letters, strict=True)
+        ]
+        yield _xml(cells, start + 2)
 
 
-def _xml(frame: pl.DataFrame, first: int, styles: _Styles) -> bytes:
-    """Return rows as XML.
-
-    Args:
-        frame: The rows; its columns are named as those of the tab.
-        first: Number of the first row.
-    """
-    number = pl.int_range(first, first + pl.len()).cast(pl.String)
-    cells = [_cells(column, number, styles) for column in frame.iter_columns()]
-    row = pl.concat_str(pl.lit('<row r="'), number, pl.lit('">'), *cells, pl.lit("</row>"))
-    text: str = frame.select(row.str.join("")).item()
-    return text.encode()
+def _xml(cells: Sequence[Sequence[str]], first: int) -> bytes:
+    """Return rows, of which ``first`` is the number of the first, from the cells of each column."""
+    rows = enumerate(zip(*cells, strict=True), start=first)
+    return "".join(f'<row r="{number}">{"".join(row)}</row>' for number, row in rows).encode()
 
 
-def _cells(column: pl.Series, number: pl.Expr, styles: _Styles) -> pl.Expr:
-    """Return the cells of a column; empty for nulls and numbers that the format does not support.
-
-    Texts are never formulas, and have no characters that the format does not support.
-    """
-    value = pl.col(column.name)
-    place = (pl.lit(f'<c r="{column.name}'), number)
-    parts: tuple[pl.Expr, ...]
+def _cells(column: pl.Series, letter: str, first: int, styles: _Styles) -> list[str]:
+    """Return the cells of a column; empty for nulls and numbers that the format does not
+    support."""
+    values = enumerate(column.to_list(), start=first)
     if column.dtype.is_float():
-        size = value.abs()
-        style = (
-            pl.when((size > 0) & (size < SMALL)).then(styles.scientific).otherwise(styles.decimal)
-        )
-        digits = pl.when(value.is_finite()).then(value.cast(pl.Float64).cast(pl.String))
-        parts = (
-            pl.lit('" s="'),
-            style.cast(pl.String),
-            pl.lit('"><v>'),
-            digits,
-            pl.lit("</v></c>"),
-        )
-    elif column.dtype == pl.Boolean:
-        parts = (pl.lit('" t="b"><v>'), value.cast(pl.Int8).cast(pl.String), pl.lit("</v></c>"))
-    elif column.dtype.is_integer():
-        parts = (pl.lit('"><v>'), value.cast(pl.String), pl.lit("</v></c>"))
-    else:
-        start = f'" s="{styles.text}" t="inlineStr"><is><t xml:space="preserve">'
-        parts = (pl.lit(start), pl.lit(_texts(column)), pl.lit("</t></is></c>"))
-    return pl.concat_str(*place, *parts).fill_null("")
+        return [_number(f"{letter}{number}", value, styles) for number, value in values]
+    if column.dtype.is_integer() or column.dtype == pl.Boolean:
+        start = '"><v>' if column.dtype.is_integer() else '" t="b"><v>'
+        return [
+            "" if value is None else f'<c r="{letter}{number}{start}{value:d}</v></c>'
+            for number, value in values
+        ]
+    return _texts(column.to_list(), letter, first, styles.text)
 
 
-def _texts(column: pl.Series) -> pl.Series:
-    """Return the texts of cells as XML."""
-    if column.dtype != pl.String:
-        texts = (None if value is None else str(value) for value in column.to_list())
-        column = pl.Series(column.name, texts, pl.String)
-    allowed = column.str.replace_all(_NOT_XML, "").str.slice(0, MAX_CELL)
-    return allowed.str.replace_many(_ESCAPED)
+def _number(place: str, value: float | None, styles: _Styles) -> str:
+    if value is None or not math.isfinite(value):
+        return ""
+    is_small = value != 0 and abs(value) < SMALL
+    style = styles.scientific if is_small else styles.decimal
+    return f'<c r="{place}" s="{style}"><v>{value!r}</v></c>'
+
+
+def _texts(values: Sequence[object], letter: str, first: int, style: int) -> list[str]:
+    """Return text cells, never formulas, without characters that the format does not support."""
+    texts = [None if value is None else str(value) for value in values]
+    known = {text: _text(text, style) for text in set(texts) if text is not None}
+    return [
+        "" if text is None else f'<c r="{letter}{number}{known[text]}'
+        for number, text in enumerate(texts, start=first)
+    ]
+
+
+def _text(text: str, style: int) -> str:
+    held = escape(_NOT_XML.sub("", text)[:MAX_CELL])
+    return f'" s="{style}" t="inlineStr"><is><t xml:space="preserve">{held}</t></is></c>'
 
 
 def _write_undated(buffer: io.BytesIO, rows: Mapping[str, Iterable[bytes]], path: Path) -> None:
