@@ -5,7 +5,7 @@ margins of other elements, are checked here. Texts on a canvas (tables, the time
 colors that tests/dashboard/test_theme.py checks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
@@ -14,8 +14,9 @@ from playwright.sync_api import Page
 from tests.browser.conftest import settled
 
 LEAST_CONTRAST = 4.5
+CONTRAST = "color-contrast"
 RULES = (
-    *("color-contrast", "aria-allowed-attr", "aria-hidden-focus", "aria-required-attr"),
+    *(CONTRAST, "aria-allowed-attr", "aria-hidden-focus", "aria-required-attr"),
     *("aria-roles", "aria-valid-attr", "aria-valid-attr-value", "button-name", "document-title"),
     *("duplicate-id-aria", "html-has-lang", "image-alt", "label", "link-name", "meta-viewport"),
     *("nested-interactive", "role-img-alt", "scrollable-region-focusable", "summary-name"),
@@ -25,10 +26,9 @@ RULES = (
 and Vega's charts break ``svg-img-alt`` by the groups in them."""
 
 OPTIONS = {
-    "runOnly": {"type": "rule", "values": RULES},
     "resultTypes": ["violations", "incomplete"],
     # Also one letter, and a minus sign as the label of a button.
-    "checks": {"color-contrast": {"options": {"ignoreLength": True, "ignoreUnicode": False}}},
+    "checks": {CONTRAST: {"options": {"ignoreLength": True, "ignoreUnicode": False}}},
 }
 
 IMAGE, OVERLAPPED = "imgNode", ("bgOverlap", "elmPartiallyObscured")
@@ -127,10 +127,11 @@ def open_details(page: Page) -> None:
         settled(page)
 
 
-def problems_of(page: Page) -> list[str]:
+def problems_of(page: Page, rules: Sequence[str] = RULES) -> list[str]:
     """Return what is wrong on a page, one line for each element: where, colors, contrast."""
     page.wait_for_function(AT_REST)
-    answer = Axe().run(page, options=OPTIONS).response
+    only = {"runOnly": {"type": "rule", "values": rules}}
+    answer = Axe().run(page, options=OPTIONS | only).response
     found = [line for kind in ("violations", "incomplete") for line in _lines(answer[kind])]
     overlapped = [
         node["target"][0]

@@ -1,4 +1,7 @@
-"""Whether the browser's window is wide: names in tables are cut to the room that they have."""
+"""What the browser's window is like, if that changes while a page is shown.
+
+Names in tables are cut to the room that a wide window has, and charts have colors of the theme.
+"""
 
 import streamlit as st
 
@@ -10,14 +13,21 @@ _KEY, _IS_WIDE = "_window", "_is_wide"
 
 _SCRIPT = """
 export default ({ data, setStateValue }) => {
-  let isKnownWide = data.is_wide
+  const app = document.querySelector("[data-testid=stApp]")
+  const known = { is_wide: data.is_wide, theme: data.theme }
   const tell = () => {
-    const isWide = innerWidth >= data.wide_px
-    if (isWide === isKnownWide) return
-    isKnownWide = isWide
-    setStateValue("is_wide", isWide)
+    const now = { is_wide: innerWidth >= data.wide_px, theme: getComputedStyle(app).colorScheme }
+    for (const [name, value] of Object.entries(now)) {
+      if (value === known[name]) continue
+      known[name] = value
+      setStateValue(name, value)
+    }
   }
-  window.onresize = tell // one handler, though this runs for each rerun
+  // One handler each, though this runs for each rerun. Streamlit changes a class with the theme.
+  window.onresize = tell
+  window.jarvisTheme?.disconnect()
+  window.jarvisTheme = new MutationObserver(tell)
+  window.jarvisTheme.observe(app, { attributeFilter: ["class"] })
   tell()
 }
 """
@@ -38,8 +48,10 @@ def extra_px() -> int:
 
 def watch_window() -> None:
     """Ask the browser; the page is drawn again if the answer is not that of the last page."""
-    data = {"is_wide": is_wide(), "wide_px": _WIDE_PX}
-    _component(key=_KEY, data=data, on_is_wide_change=_note, height=0)
+    data = {"is_wide": is_wide(), "wide_px": _WIDE_PX, "theme": st.context.theme.type}
+    _component(
+        key=_KEY, data=data, on_is_wide_change=_note, on_theme_change=lambda: None, height=0
+    )
 
 
 def _note() -> None:
