@@ -18,7 +18,7 @@ from jarvis.ranks.instances import by_rank, instances, renumbered, waiting
 from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
 from jarvis.ranks.members import RANK, Batch, Member, in_batches
-from jarvis.ranks.nodes import UNKNOWN_CLUSTER, Cluster, node_size, with_links
+from jarvis.ranks.nodes import UNKNOWN_CLUSTER, Cluster, node_size, nodes, with_links
 from jarvis.ranks.pairs import pairs, sent_events
 from jarvis.ranks.roles import places, stages_of, with_roles
 from jarvis.ranks.speed import speed_ratios, work_per_step
@@ -156,7 +156,7 @@ def join(members: Sequence[Member], world_size: int, cluster: Cluster = UNKNOWN_
         places(communicators, [member.rank for member in members]),
         *(speed, gains(members, evidence, joint, bounds)),
     )
-    ranks = _ranks(batches, of_ranks, clock)
+    ranks = _ranks(batches, of_ranks, clock, nodes(members, cluster))
     marked = rank_steps(numbered, found, late, waits, batches)
     shown = numbered.drop("own_start_ns", C.step, "held")
     order = np.argsort(shown[C.instance_id].to_numpy(), kind="stable").astype(np.uint32)
@@ -258,9 +258,18 @@ def _unmatched(events: Events) -> pl.DataFrame:
     return events.kernels.hstack(called).sort(C.rank, C.start_ns, C.uid)
 
 
-def _ranks(batches: Sequence[Batch], parts: Sequence[pl.DataFrame], clock: Clock) -> pl.DataFrame:
+def _ranks(
+    batches: Sequence[Batch],
+    parts: Sequence[pl.DataFrame],
+    clock: Clock,
+    node_of: Mapping[int, int],
+) -> pl.DataFrame:
     """Return the table ``ranks``, from what is known of each rank in several parts."""
-    described = [_rank(member, clock) for batch in batches for member in batch.members]
+    described = [
+        {**_rank(member, clock), C.node: node_of.get(member.rank)}
+        for batch in batches
+        for member in batch.members
+    ]
     rows = pl.DataFrame(described, infer_schema_length=None).cast({C.rank: RANK})
     for part in (_timelines(batches), *parts):
         rows = rows.join(part, on=C.rank, how="left", maintain_order="left")

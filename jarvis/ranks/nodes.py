@@ -53,6 +53,17 @@ def with_links(
     return rows.with_columns(pl.Series(C.link_gbs, peaks, pl.Float64))
 
 
+def nodes(members: Sequence[Member], cluster: Cluster) -> dict[int, int]:
+    """Return the number of the node of each rank: by the hosts of all of them, else by its own
+    number; empty if neither is known."""
+    hosts = {member.rank: member.info.host for member in members}
+    if all(hosts.values()):
+        numbers = {host: number for number, host in enumerate(dict.fromkeys(hosts.values()))}
+        return {rank: numbers[host] for rank, host in hosts.items()}
+    size = node_size(members, cluster)
+    return {} if size is None else {rank: rank // size for rank in hosts}
+
+
 def node_size(members: Sequence[Member], cluster: Cluster) -> int | None:
     """Return the GPUs of a node, if the user says it; else those that the first process sees. If it
     sees a single one they are not known."""

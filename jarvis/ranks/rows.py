@@ -32,13 +32,13 @@ def rank_rows(ranks: pl.DataFrame) -> pl.DataFrame:
     where nodes are not known.
 
     Args:
-        ranks: ``rank, host``, by rank.
+        ranks: ``rank, node``, by rank.
     """
     rank = pl.col(C.rank)
     if ranks.height <= MAX_ROWS:
         return ranks.select(C.rank, rank.cast(pl.String).alias(ROW))
-    block = pl.col(C.host)
-    if ranks[C.host].null_count() or not 1 < ranks[C.host].n_unique() <= MAX_ROWS:
+    block = pl.col(C.node)
+    if ranks[C.node].null_count() or not 1 < ranks[C.node].n_unique() <= MAX_ROWS:
         size = _MIN_BLOCK
         while ranks.select((rank // size).n_unique()).item() > MAX_ROWS:
             size *= 2

@@ -17,6 +17,7 @@ from jarvis.ranks.manifest import DistributedManifest
 from jarvis.run.results import read_results
 from jarvis.run.run import DISTRIBUTED, StoredTables
 from jarvis.run.store import check_replaceable
+from jarvis.schemas import columns
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,19 @@ class ParquetTables(Mapping[str, pl.DataFrame]):
     def __len__(self) -> int:
         """Return the number of tables."""
         return len(self.names)
+
+
+class _StoredTables(StoredTables):
+    """The tables of a distributed run; columns that earlier versions did not write are empty."""
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        """Return a table; raise as ``StoredTables``."""
+        found = super().__getitem__(name)
+        return found.with_columns(
+            pl.lit(None, column.dtype).alias(column.name)
+            for column in columns(name)
+            if column.name not in found.columns
+        )
 
 
 @dataclass(frozen=True)
@@ -86,7 +100,7 @@ class DistributedRun:
         """
         root = Path(root)
         manifest = read_manifest(root)
-        return cls(manifest, StoredTables(RunPaths(root), manifest.tables), root)
+        return cls(manifest, _StoredTables(RunPaths(root), manifest.tables), root)
 
 
 def read_manifest(root: Path) -> DistributedManifest:

@@ -30,6 +30,12 @@ RANKS = (
     text(C.file_name, "File", "trace of the rank"),
     text(C.device_name, "GPU", "name of the GPU"),
     text(C.host, "Host", "from the name of the file, if it has it"),
+    integer(
+        C.node,
+        "Node",
+        "number of the node, from 0: by the hosts of all ranks, else by the GPUs of a node; empty "
+        "if neither is known",
+    ),
     *(
         integer(name, label, f"place among the ranks {whose}, from 0")
         for name, label, whose in (

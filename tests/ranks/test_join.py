@@ -332,6 +332,20 @@ def test_links_inside_a_node_and_between_nodes() -> None:
         assert found.select("node_span", "link_gbs").row(0) == (span, peak)
 
 
+def test_the_node_of_a_rank_is_by_hosts_else_by_its_number() -> None:
+    built = members(job(arrivals(4, 4)))
+    named = [
+        replace(m, info=m.info.model_copy(update={"host": f"h{(3 - m.rank) // 2}"})) for m in built
+    ]
+    for ranks, cluster, found in (
+        (built, Cluster(2), [0, 0, 1, 1]),
+        (built, Cluster(), [None] * 4),
+        (named, Cluster(4), [0, 0, 1, 1]),
+        ([*named[:3], built[3]], Cluster(4), [0] * 4),
+    ):
+        assert join(ranks, 4, cluster).tables["ranks"]["node"].to_list() == found
+
+
 def test_a_kernel_without_partner_is_listed() -> None:
     own = {"pg_ranks": "[0,5]", "group_size": 2, "pg_desc": "dp"}
     ranks = job(arrivals(4, 2))

@@ -25,7 +25,7 @@ class Chosen:
     @cached_property
     def rows(self) -> pl.DataFrame:
         """The rows of charts: ``rank, row`` of all ranks of the job that are chosen."""
-        known = self.run.tables["ranks"].select(C.rank, C.host)
+        known = self.run.tables["ranks"].select(C.rank, C.node)
         chosen = pl.DataFrame({C.rank: self.ranks}, schema={C.rank: pl.Int64})
         return rank_rows(chosen.join(known, on=C.rank, how="left").sort(C.rank))
 
