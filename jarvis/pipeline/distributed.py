@@ -26,10 +26,12 @@ from jarvis.ranks.jobs import split_jobs
 from jarvis.ranks.join import Joined, join
 from jarvis.ranks.manifest import (
     ClockSummary,
+    Coverage,
     DistributedManifest,
     MatchingSummary,
     MemberEntry,
     MemberState,
+    StoredOptions,
     WorldSize,
     distributed_id,
 )
@@ -85,6 +87,19 @@ class RankOptions:
     by_order: bool = False
     cluster: Cluster = UNKNOWN_CLUSTER
     jobs: int = 1
+
+    @property
+    def stored(self) -> StoredOptions:
+        """What the manifest has of them."""
+        return StoredOptions(
+            world_size=self.world_size,
+            rank_regex=self.rank_regex,
+            ranks=dict(sorted((self.given or {}).items())),
+            taken=dict(sorted((self.taken or {}).items())),
+            rank_by_order=self.by_order,
+            gpus_per_node=self.cluster.gpus_per_node,
+            network_gbps=self.cluster.network_gbps,
+        )
 
 
 NO_RANK_OPTIONS = RankOptions()
@@ -186,7 +201,8 @@ def rank_jobs(
     """
     working = {each.file.name: each for each in analyzed if isinstance(each, AnalyzedRank)}
     files = [each.file for each in working.values() if each.has_gpu_work]
-    split = split_jobs(files, _identified(files, options).ranks, options.taken or ())
+    ranks = _identified(files, options, _others(names, analyzed)).ranks
+    split = split_jobs(files, ranks, options.taken or ())
     joined = [files for files in split if len(_identified(files, options).used) >= MIN_RANKS]
     if len(split) == 1 or not joined:
         return [RankJob(list(names), list(analyzed))]
@@ -200,7 +216,18 @@ def rank_jobs(
     return jobs
 
 
-def _identified(files: Sequence[RankFile], options: RankOptions) -> Identified:
+def _others(names: Sequence[str], analyzed: Sequence[AnalyzedRank | Failure]) -> list[RankFile]:
+    """Return the files that cannot be joined."""
+    return [
+        outcome.file if isinstance(outcome, AnalyzedRank) else RankFile(name, "")
+        for name, outcome in zip(names, analyzed, strict=True)
+        if isinstance(outcome, Failure) or not outcome.has_gpu_work
+    ]
+
+
+def _identified(
+    files: Sequence[RankFile], options: RankOptions, others: Sequence[RankFile] = ()
+) -> Identified:
     return identify(
         files,
         world_size=options.world_size,
@@ -208,6 +235,7 @@ def _identified(files: Sequence[RankFile], options: RankOptions) -> Identified:
         taken=options.taken,
         rank_regex=options.rank_regex,
         by_order=options.by_order,
+        others=others,
     )
 
 
@@ -253,7 +281,7 @@ def join_ranks(
     ranks = [rank for rank in analyzed if isinstance(rank, AnalyzedRank)]
     by_name = {rank.file.name: rank for rank in ranks}
     working = [rank.file for rank in ranks if rank.has_gpu_work]
-    identified = _identified(working, options)
+    identified = _identified(working, options, _others(names, analyzed))
     failed = _failed(names, analyzed, identified)
     if len(identified.used) < MIN_RANKS:
         raise TooFewRanksError([f"{entry.file_name}: {entry.error}" for entry in failed])
@@ -267,7 +295,9 @@ def join_ranks(
     models = {read_manifest(by_name[entry.file.name].root).model_name for entry in identified.used}
     model = models.pop() if len(models) == 1 else None
     called = model or name or common_name(names)
-    manifest = _manifest(called, identified, members, failed, joined, tuple(sheets), result)
+    manifest = _manifest(
+        called, identified, members, failed, joined, tuple(sheets), result, options.stored
+    )
     digests = frozenset(rank.file.sha256 for rank in ranks)
     with staged_folder(output_dir, lambda: check_output_folder(output_dir, digests)) as folder:
         paths = RunPaths(folder)
@@ -306,10 +336,12 @@ def _failed(
 ) -> list[MemberEntry]:
     """Return the files that are not joined, with the reason."""
     found = []
+    known = {entry.file.name: entry for entry in identified.others}
     for name, outcome in zip(names, analyzed, strict=True):
         sha256, state = None, MemberState.FAILED
         if isinstance(outcome, Failure):
             error = outcome.reason
+            state = MemberState.CANCELLED if outcome.is_cancelled else state
         elif not outcome.has_gpu_work:
             error, state = "The trace has no GPU work.", MemberState.NO_GPU_WORK
             sha256 = outcome.file.sha256
@@ -317,11 +349,11 @@ def _failed(
             error, sha256 = "Its rank is not known.", outcome.file.sha256
         else:
             continue
-        rank = identify([RankFile(name, sha256 or "")]).used
+        entry = known.get(name)
         found.append(
             MemberEntry(
-                rank=rank[0].rank if rank else None,
-                rank_source=rank[0].source if rank else None,
+                rank=entry and entry.rank,
+                rank_source=entry and entry.source,
                 state=state,
                 file_name=name,
                 sha256=sha256,
@@ -339,6 +371,7 @@ def _manifest(
     joined: Joined,
     sheets: tuple[str, ...],
     result: AnalysisResult,
+    options: StoredOptions,
 ) -> DistributedManifest:
     windows = dict(joined.tables["ranks"].select(C.rank, C.window_ms).iter_rows())
     sources = {entry.rank: entry.source for entry in identified.used}
@@ -363,7 +396,7 @@ def _manifest(
         jarvis_version=product_version(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         distributed_id=distributed_id(
-            ((member.rank, member.analysis_id or "") for member in members), size
+            ((member.rank, member.analysis_id or "") for member in members), size, options
         ),
         name=name,
         title=f"{len(members):,} of {size:,} ranks ({as_ranges(m.rank for m in members)})",
@@ -382,6 +415,13 @@ def _manifest(
             matched_kernels=joined.tables.height("instance_ranks"),
             unmatched_kernels=joined.tables.height("unmatched"),
         ),
+        coverage=Coverage(
+            ranks=len(members),
+            expected_ranks=size,
+            ranks_pct=100 * len(members) / size,
+            complete_instances=int((~joined.tables["instances"][C.transfer_is_bound]).sum()),
+        ),
+        options=options,
         sheets=sheets,
         tables=tuple(joined.tables),
         top_finding=TopFinding.of(result.findings[0]) if result.findings else None,

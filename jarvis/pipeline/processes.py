@@ -24,6 +24,7 @@ class Failure:
     """Why there is no result, as a sentence."""
 
     reason: str
+    is_cancelled: bool = False
 
 
 def outcomes(

@@ -5,7 +5,7 @@ say, the name of the file. A rank that none of them gives is not guessed.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePath
@@ -72,7 +72,10 @@ class RankOf:
 
 @dataclass(frozen=True)
 class Identified:
-    """The ranks of a job: ``used`` files by rank, and what is missing, doubtful or left out."""
+    """The ranks of a job: ``used`` files by rank, and what is missing, doubtful or left out.
+
+    ``others`` are files that cannot be joined, but have a rank.
+    """
 
     used: tuple[RankOf, ...]
     world_size: int
@@ -80,6 +83,7 @@ class Identified:
     duplicates: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     conflicts: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    others: tuple[RankOf, ...] = ()
 
     @property
     def ranks(self) -> dict[str, int]:
@@ -162,6 +166,7 @@ def identify(
     taken: Mapping[int, str] | None = None,
     rank_regex: str | None = None,
     by_order: bool = False,
+    others: Sequence[RankFile] = (),
 ) -> Identified:
     """Return the rank of each file; of several files of a rank one is used.
 
@@ -172,9 +177,11 @@ def identify(
         taken: The file to use, by rank, where several files are of one rank.
         rank_regex: Pattern of ranks in names, with a group ``rank`` or one group.
         by_order: Number files without a known rank by their names.
+        others: Files that cannot be joined, which count where names are numbered or compared.
     """
-    files = sorted(files, key=lambda file: (file.name, file.sha256))
-    names = ranks_of_names([file.name for file in files], rank_regex, world_size)
+    left_out = {file.name for file in others}
+    files = sorted([*files, *others], key=lambda file: (file.name, file.sha256))
+    names = _named(files, left_out, rank_regex, world_size)
     found: list[RankOf] = []
     conflicts: list[str] = []
     unknown: list[RankFile] = []
@@ -194,15 +201,18 @@ def identify(
         conflicts += [
             f"{file.name}: rank {rank} by {source}, {other_rank} by {other}; {rank} is used."
             for other, other_rank in known[1:]
-            if other_rank != rank and source is not RankSource.OPTION
+            if other_rank != rank and source is not RankSource.OPTION and file.name not in left_out
         ]
     if by_order:
         free = (rank for rank in range(len(files)) if rank not in {e.rank for e in found})
         numbered = zip(unknown, free, strict=False)
         found += [RankOf(file, rank, RankSource.ORDER) for file, rank in numbered]
         unknown = []
-    used, duplicates = _without_duplicates(found, taken or {})
-    size, source_of_size = _world_size(files, len(used), world_size)
+    ranks = {entry.rank for entry in found}
+    not_joined = [entry for entry in found if entry.file.name in left_out]
+    joined = [entry for entry in found if entry.file.name not in left_out]
+    used, duplicates = _without_duplicates(joined, taken or {})
+    size, source_of_size = _world_size(files, len(ranks), world_size)
     if used and used[-1].rank >= size:
         last = used[-1]
         conflicts.append(
@@ -216,8 +226,26 @@ def identify(
         world_source=source_of_size,
         duplicates=duplicates,
         conflicts=tuple(conflicts),
-        unknown=tuple(file.name for file in unknown),
+        unknown=tuple(file.name for file in unknown if file.name not in left_out),
+        others=tuple(not_joined),
     )
+
+
+def _named(
+    files: Sequence[RankFile],
+    left_out: Container[str],
+    rank_regex: str | None,
+    world_size: int | None,
+) -> list[int | None]:
+    """Return the rank in each name, with the others in mind; if no file that can be joined has one
+    then, without those that cannot."""
+    names = [file.name for file in files]
+    own = [name for name in names if name not in left_out]
+    for known in (names, own):
+        found = dict(zip(known, ranks_of_names(known, rank_regex, world_size), strict=True))
+        if any(found[name] is not None for name in own):
+            break
+    return [found.get(name) for name in names]
 
 
 def ranks_of_names(

@@ -20,6 +20,7 @@ class MemberState(StrEnum):
     USABLE = "usable"
     NO_GPU_WORK = "no_gpu_work"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 class _Frozen(BaseModel):
@@ -65,13 +66,39 @@ class MatchingSummary(_Frozen):
     unmatched_kernels: int
 
 
+class Coverage(_Frozen):
+    """The part of the job that the figures are of.
+
+    In ``complete_instances`` of the matched collectives all ranks of the group are recorded. In the
+    others waiting is a lower bound and transfer an upper one.
+    """
+
+    ranks: int
+    expected_ranks: int
+    ranks_pct: float
+    complete_instances: int
+
+
+class StoredOptions(_Frozen):
+    """What the user said about the ranks: ``ranks`` by file name, and the file to use by rank."""
+
+    world_size: int | None = None
+    rank_regex: str | None = None
+    ranks: dict[str, int] = {}
+    taken: dict[int, str] = {}
+    rank_by_order: bool = False
+    gpus_per_node: int | None = None
+    network_gbps: float | None = None
+
+
 class DistributedManifest(_Frozen):
     """Everything about a distributed run except its tables.
 
     ``missing`` are the first and the last rank of each range without a usable rank, ``duplicates``
     files that were left out by rank, ``conflicts`` sentences about ranks that two sources give
     differently. ``created`` is UTC in ISO format. ``name`` is that of the model, else of the folder
-    or archive, else what the files have in common (``inputs.common_name``).
+    or archive, else what the files have in common (``inputs.common_name``). Runs of earlier
+    versions have neither ``coverage`` nor ``options``.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -88,6 +115,8 @@ class DistributedManifest(_Frozen):
     conflicts: tuple[str, ...]
     clock: ClockSummary
     matching: MatchingSummary
+    coverage: Coverage | None = None
+    options: StoredOptions | None = None
     sheets: tuple[str, ...]
     tables: tuple[str, ...]
     top_finding: TopFinding | None = None
@@ -128,12 +157,17 @@ def superseded_text(manifest: DistributedManifest, newer: DistributedManifest) -
     return f"{ranks:,} of {manifest.world_size.value:,} ranks; a version with {more:,} is stored."
 
 
-def distributed_id(members: Iterable[tuple[int, str]], world_size: int) -> str:
+def distributed_id(
+    members: Iterable[tuple[int, str]], world_size: int, options: StoredOptions
+) -> str:
     """Return the id of a distributed run, the same for the same analyses in any order.
 
     Args:
         members: Rank and analysis id of each rank.
         world_size: Number of ranks.
+        options: What the user said; only what members and world size do not show counts.
     """
-    written = orjson.dumps([sorted(members), world_size])
+    cluster = [options.gpus_per_node, options.network_gbps]
+    said = [] if cluster == [None, None] else cluster
+    written = orjson.dumps([sorted(members), world_size, *said])
     return hashlib.sha256(written).hexdigest()[:ID_LENGTH]

@@ -13,6 +13,7 @@ from jarvis.cli import analyze_ranks, main
 from jarvis.core.errors import DistributedRunError, NotARunError, NotDistributedError
 from jarvis.core.workspace import RunPaths
 from jarvis.pipeline.distributed import OTHER_JOB
+from jarvis.ranks.manifest import Coverage, StoredOptions
 from jarvis.ranks.run import DistributedRun
 from jarvis.reports.perfetto import several_ranks
 from jarvis.reports.ranks import NO_FINDING
@@ -87,6 +88,21 @@ def test_a_folder_of_ranks_is_one_run(analyzed: Path, traces: Path) -> None:
     assert ranks["comm_ms"].to_list() == pytest.approx([0.36, 0.2, 0.368])
     assert manifest.clock.is_waiting_known
     assert manifest.matching.instances == 4
+    coverage = Coverage(ranks=3, expected_ranks=3, ranks_pct=100, complete_instances=4)
+    assert (manifest.coverage, manifest.options) == (coverage, StoredOptions())
+
+
+def test_a_run_of_an_earlier_version_is_read(analyzed: Path, tmp_path: Path) -> None:
+    root = tmp_path / "earlier"
+    shutil.copytree(analyzed, root)
+    manifest = json.loads((root / "manifest.json").read_bytes())
+    del manifest["coverage"], manifest["options"]
+    (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    path = RunPaths(root).table("ranks")
+    pl.read_parquet(path).drop("node").write_parquet(path)
+    run = DistributedRun.load(root)
+    assert run.manifest.coverage is None
+    assert run.tables["ranks"]["node"].to_list() == [None] * RANKS
 
 
 def test_each_rank_is_an_ordinary_run(analyzed: Path, traces: Path, tmp_path: Path) -> None:
@@ -213,6 +229,8 @@ def test_broken_ranks_cost_themselves_alone(
         "rank7.json.zip": (7, "failed"),
     }
     assert manifest.missing == ((2, 2),)
+    assert manifest.coverage is not None
+    assert (manifest.coverage.ranks, manifest.coverage.complete_instances) == (2, 0)
     assert "rank2.json: " in found["warnings"][0]
     (bomb,) = (line for line in found["warnings"] if line.startswith("rank7.json.zip: "))
     assert "it unpacks to more than 200 times its size" in bomb
@@ -233,6 +251,8 @@ def test_a_second_file_of_a_rank_is_left_out(
     chosen = ["--take", "1=rank1_again.json", "--output-dir", str(tmp_path / "other")]
     found = run_json(capsys, str(folder), *chosen)
     assert "left out: rank1.json" in found["warnings"][0]
+    options = DistributedRun.load(tmp_path / "other").manifest.options
+    assert options == StoredOptions(taken={1: "rank1_again.json"})
 
 
 def test_recordings_and_other_jobs_are_runs_of_their_own(

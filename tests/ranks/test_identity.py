@@ -66,6 +66,20 @@ def test_a_rank_that_nothing_gives_is_not_guessed() -> None:
     ]
 
 
+def test_files_that_cannot_be_joined_keep_their_numbers() -> None:
+    def found(*names: str, broken: str, **options: Any) -> tuple[dict[str, int], list[int], int]:
+        files = [file(name) for name in names]
+        identified = identify(files, others=[file(broken)], **options)
+        others = [entry.rank for entry in identified.others]
+        return identified.ranks, others, identified.world_size
+
+    own = {"step5_00.json": 0, "step5_02.json": 2}
+    assert found(*own, broken="step5_01.json") == (own, [1], 3)
+    assert found(*own, broken="notes.json", world_size=4) == (own, [], 4)
+    by_order = {"a.json": 0, "c.json": 2}
+    assert found(*by_order, broken="b.json", by_order=True) == (by_order, [1], 3)
+
+
 @pytest.mark.parametrize(
     ("options", "size", "source"),
     [

@@ -7,7 +7,9 @@ from sqlalchemy import Engine
 
 from jarvis.cli import main
 from jarvis.core.workspace import analyses_dir
+from jarvis.pipeline.distributed import RankOptions
 from jarvis.ranks.manifest import DistributedManifest, MemberState, superseded_text
+from jarvis.ranks.nodes import Cluster
 from jarvis.ranks.run import DistributedRun
 from jarvis.server import actions, claims, queue
 from jarvis.server.access.audit import Channel
@@ -144,6 +146,31 @@ def test_a_cancelled_join_is_retried_with_its_ranks(engine: Engine, traces: list
     work_off(engine)
     assert queue.find(engine, join.id).state is JobState.DONE
     assert len(queue.recent(engine)) == RANKS + 1
+
+
+def test_a_rank_whose_job_was_cancelled_is_said_so(engine: Engine, traces: list[Analyze]) -> None:
+    actions.submit_ranks(engine, OPERATOR, traces)
+    actions.cancel_job(engine, OPERATOR, jobs_of(engine, JobKind.ANALYZE)[1].id)
+    work_off(engine)
+    (manifest,) = manifests()
+    (entry,) = manifest.failed
+    assert (entry.rank, entry.state) == (1, MemberState.CANCELLED)
+    assert entry.error == "Its job was cancelled."
+    assert manifest.coverage is not None
+    assert (manifest.coverage.ranks, manifest.coverage.expected_ranks) == (2, 3)
+
+
+def test_options_that_change_the_tables_have_a_run_of_their_own(
+    engine: Engine, traces: list[Analyze]
+) -> None:
+    actions.submit_ranks(engine, OPERATOR, traces)
+    actions.submit_ranks(engine, OPERATOR, traces, (), RankOptions(cluster=Cluster(2)))
+    work_off(engine)
+    nodes = [
+        DistributedRun.load(entry.root).tables["ranks"]["node"].to_list()
+        for entry in read_catalog().distributed
+    ]
+    assert sorted(nodes, key=str) == [[0, 0, 1], [None] * 3]
 
 
 def test_too_few_ranks_fail_with_the_reasons(engine: Engine, traces: list[Analyze]) -> None:

@@ -129,7 +129,9 @@ def _opened(member: JoinMember) -> _Opened:
         if member.job is not None:
             job = queue.find(database(), member.job)
             if job.state is not JobState.DONE or job.analysis_id is None:
-                return _Opened(member.name, Failure(job.error or f"The job was {job.state}."))
+                error, is_cancelled = job.error, job.state is JobState.CANCELLED
+                reason = Failure(error or f"Its job was {job.state}.", is_cancelled)
+                return _Opened(member.name, reason)
             analysis = job.analysis_id
         row = stored_row(str(analysis))
         root = analysis_root(row.id)
