@@ -102,13 +102,14 @@ def _of_batch(
 
 def _steps(batch: Batch) -> pl.DataFrame:
     """Return the marked steps of ranks, with ``own_ns``, their start after its origin."""
-    columns = (C.step, C.number, C.source, C.start_ns, *_PARTS, *IDLE_PARTS)
+    columns = (C.step, C.number, C.source, C.start_ns, C.launch_lead_us, *_PARTS, *IDLE_PARTS)
     steps = batch.read("steps", *columns).filter(pl.col(C.source) != StepSource.RECORDING.value)
     origin_ns = pl.col(C.rank).replace_strict(batch.origin_ns, return_dtype=pl.Int64)
     return steps.select(
         C.rank,
         pl.coalesce(C.number, C.step).cast(pl.Int32).alias(C.step),
         (pl.col(C.start_ns) - origin_ns).alias("own_ns"),
+        C.launch_lead_us,
         *((pl.col(part) / 1e6).alias(name) for part, name in _PARTS.items()),
         (pl.sum_horizontal(IDLE_PARTS, ignore_nulls=False) / 1e6).alias(C.idle_ms),
     )

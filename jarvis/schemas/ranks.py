@@ -297,6 +297,12 @@ RANK_STEPS = (
         f"of the collectives that the step launches, {_WAIT}, without compute and edges; {_EMPTY}",
     ),
     milliseconds(C.exposed_transfer_ms, "Exposed transfer", "likewise, the rest"),
+    microseconds(
+        C.launch_lead_us,
+        "Launch lead",
+        "how far the host is ahead of the GPU, as in `steps`; empty for ranks that an earlier "
+        "version analyzed",
+    ),
     milliseconds(
         C.lateness_ms,
         "Lateness",

@@ -2,7 +2,16 @@
 
 import polars as pl
 
-from jarvis.schemas.columns import Column, count, flag, integer, nanoseconds, number, text
+from jarvis.schemas.columns import (
+    Column,
+    count,
+    flag,
+    integer,
+    microseconds,
+    nanoseconds,
+    number,
+    text,
+)
 from jarvis.schemas.names import C
 from jarvis.schemas.tables import IDLE_GAPS
 
@@ -71,6 +80,14 @@ STEPS = (
     nanoseconds(C.gpu_start_ns, "GPU start", "first start of GPU work that the step launches"),
     nanoseconds(C.gpu_dur_ns, "GPU time", "from there to the last end of this work"),
     count(C.gpu_event_count, "GPU events", "GPU events that the step launches"),
+    microseconds(
+        C.launch_lead_us,
+        "Launch lead",
+        "median, over the compute kernels that the step launches, of the time from the start of "
+        "the launch call to the start of the kernel: how far the host is ahead of the GPU. Some "
+        "µs mean that each kernel starts as soon as it is launched, so the host sets the pace",
+        optional=True,
+    ),
     nanoseconds(C.excess_ns, "Excess", "step time over the median; empty below three steps"),
     flag(C.is_slow, "Slow", "the step is clearly slower than the median"),
     text(C.slow_part, "Slow part", "part of a slow step that exceeds its median most"),

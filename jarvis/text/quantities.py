@@ -154,6 +154,8 @@ QUANTITIES: Mapping[str, Quantity] = {
     "caused_wait_ms": Quantity("Waiting that it causes, all ranks and steps", "ms"),
     "caused_exposed_wait_ms": Quantity("Of that without compute", "ms"),
     "speed_ratio": Quantity("Time of its kernels / median of the ranks"),
+    "launch_lead_us": Quantity("From launch to start of its kernels, median", "µs"),
+    "usual_launch_lead_us": Quantity("The same on the other ranks", "µs"),
     "signatures": Quantity("Compared signatures"),
     "excess_pct": Quantity("Latest rank beyond the median", "% of the step"),
     "more_pct": Quantity("More than the mean", "%"),

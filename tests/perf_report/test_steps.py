@@ -58,6 +58,15 @@ def test_the_parts_of_profiler_steps_add_up_to_them() -> None:
     assert [first["gpu_event_count"], second["gpu_event_count"]] == [3, 2]
 
 
+def test_the_launch_lead_is_the_median_of_the_compute_kernels() -> None:
+    builder = trace().annotation("ProfilerStep#7", us=1000).child("aten::mm")
+    for number, lead_us in enumerate((30, 900, 70)):
+        builder.launches("gemm", us=5, launch_us=5, at_us=1002 + 5 * number + lead_us)
+    builder.launches(ALL_REDUCE, us=100, at_us=3000, stream=8).up(2)
+    (step,) = steps(builder)
+    assert step["launch_lead_us"] == 70
+
+
 def ahead(*gpu_us: float) -> list[dict[str, Any]]:
     """Steps of 100 µs on the host, each with GPU work after that of the step before."""
     builder, free_us = trace(), 1150.0

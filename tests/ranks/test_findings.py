@@ -121,6 +121,10 @@ def test_a_rank_that_waits_for_its_data_in_each_step_is_named(tmp_path: Path) ->
     (finding,) = result.findings
     assert finding.check == "late_rank"
     assert finding.evidence["rank"] == 1
+    leads = joined.tables["rank_steps"].group_by("rank").agg(pl.col("launch_lead_us").median())
+    lead_us = dict(leads.iter_rows())
+    assert finding.evidence["launch_lead_us"] == lead_us[1]
+    assert 0 < lead_us[1] < finding.evidence["usual_launch_lead_us"]
     issue = to_text(finding.issue)
     assert "3 other ranks wait for it" in issue
     assert "idle (data loading) 5.00 ms, but 1.74 ms less in all else" in issue

@@ -183,7 +183,9 @@ def _recording(trace: Trace) -> pl.DataFrame:
 
 
 def _gpu_work(marks: pl.DataFrame, trace: Trace, work: GpuWork) -> pl.DataFrame:
-    """Return ``step, gpu_start_ns, gpu_end_ns, gpu_event_count`` of the GPU work of each step."""
+    """Return ``step, gpu_start_ns, gpu_end_ns, gpu_event_count, launch_lead_us`` of the GPU work of
+    each step."""
+    lead_ns = pl.col(C.ts_ns) - pl.col("launch_ns")
     return (
         launched(marks, trace, work)
         .group_by(C.step)
@@ -191,19 +193,19 @@ def _gpu_work(marks: pl.DataFrame, trace: Trace, work: GpuWork) -> pl.DataFrame:
             pl.col(C.ts_ns).min().alias(C.gpu_start_ns),
             END.max().alias("gpu_end_ns"),
             pl.len().cast(pl.Int64).alias(C.gpu_event_count),
+            (lead_ns.filter(pl.col(C.kind) == COMPUTE).median() / 1e3).alias(C.launch_lead_us),
         )
     )
 
 
 def launched(marks: pl.DataFrame, trace: Trace, work: GpuWork) -> pl.DataFrame:
-    """Return the GPU work that each step launches, with ``step``; that of the whole window if the
-    recording is the step."""
-    window = work.window
-    if (marks[C.source] == StepSource.RECORDING).any():
-        return window.with_columns(pl.lit(0, pl.Int64).alias(C.step))
+    """Return the GPU work that each step launches, with ``step, launch_ns``; that of the whole
+    window if the recording is the step."""
     calls = trace.runtime.select(pl.col(C.uid).alias(C.launch_uid), launch_ns=C.ts_ns)
-    events = window.join(calls, on=C.launch_uid).drop_nulls("launch_ns")
-    return during(events, marks, "launch_ns")
+    events = work.window.join(calls, on=C.launch_uid, how="left", maintain_order="left")
+    if (marks[C.source] == StepSource.RECORDING).any():
+        return events.with_columns(pl.lit(0, pl.Int64).alias(C.step))
+    return during(events.drop_nulls("launch_ns"), marks, "launch_ns")
 
 
 def _timed(rows: pl.DataFrame, idle_gaps: pl.DataFrame) -> pl.DataFrame:

@@ -116,6 +116,7 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
             "caused_wait_ms": row[C.caused_wait_ms],
             "caused_exposed_wait_ms": row[C.caused_exposed_wait_ms],
             "speed_ratio": row[C.speed_ratio],
+            **_launch_leads(facts, rank),
         },
         issue="waited",
     )
@@ -159,6 +160,15 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
         evidence={"excess_pct": excess_pct, "step_count": steps},
         issue="waited",
     )
+
+
+def _launch_leads(facts: RankFacts, rank: int) -> dict[str, float]:
+    """Return how far the host of a rank is ahead of its GPU in the median step, and those of the
+    other ranks; nothing where that is not known."""
+    steps = facts.tables["rank_steps"].drop_nulls(C.launch_lead_us)
+    leads = steps.group_by(pl.col(C.rank) == rank).agg(pl.col(C.launch_lead_us).median())
+    names = {True: "launch_lead_us", False: "usual_launch_lead_us"}
+    return {names[is_own]: lead_us for is_own, lead_us in leads.sort(C.rank).iter_rows()}
 
 
 def _waiting_ranks(facts: RankFacts, rank: int) -> int:

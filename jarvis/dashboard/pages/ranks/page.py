@@ -46,7 +46,7 @@ _OWN = Column(
 )
 _MEASURES = (
     *(OWN_MS, C.duration_ms, C.compute_ms, C.idle_ms, C.exposed_comm_ms, C.exposed_wait_ms),
-    *(C.exposed_transfer_ms, C.lateness_ms, C.bubble_ms),
+    *(C.exposed_transfer_ms, C.lateness_ms, C.bubble_ms, C.launch_lead_us),
 )
 _RANK_WIDTHS = {
     C.rank: 45,
@@ -199,7 +199,8 @@ def _steps(chosen: Chosen) -> None:
         measure = labels[
             list_choice("ranks_measure", "Measure", [*labels], "What the colors compare.")
         ]
-        value, step_ms = pl.col(measure), pl.col(C.duration_ms).median().over(C.step)
+        unit_ms = 1e-3 if measures[measure].unit == "µs" else 1.0
+        value, step_ms = pl.col(measure) * unit_ms, pl.col(C.duration_ms).median().over(C.step)
         beyond = 100 * (value - value.median().over(C.step)) / step_ms
         rows = (
             steps.drop_nulls(measure)
