@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -249,6 +249,8 @@ def _analyzed(
     tasks = [_Task(file, request, work / str(number)) for number, file in enumerate(files)]
     found = []
     for file, outcome in zip(files, outcomes(analyze_rank, tasks, jobs), strict=True):
+        if isinstance(outcome, Failure):  # the folder may be that of an unpacked archive
+            outcome = replace(outcome, reason=outcome.reason.replace(str(file.path), file.name))
         found.append(outcome)
         if on_rank is not None:
             on_rank(outcome, file)

@@ -15,6 +15,7 @@ import msgpack
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.cli import main
 from jarvis.core.errors import JarvisError
 from jarvis.core.product import product_version
 from jarvis.core.workspace import analyses_dir
@@ -151,11 +152,15 @@ def test_jobs_run_at_once_are_cancelled_and_retried(
         assert is_done(engine, second.id).attempts == 2
 
 
-def test_ranks_are_spread_and_joined(engine: Engine, dask: Dask, tmp_path: Path) -> None:
+def test_ranks_are_spread_and_joined_as_here(engine: Engine, dask: Dask, tmp_path: Path) -> None:
+    """One of the traces is broken, which costs its rank alone; the tables are those that the
+    command writes."""
+    files = [rank_trace(rank, 4).write(tmp_path / f"rank{rank}.json") for rank in range(4)]
+    files[3].write_text("no trace", encoding="utf-8")
     uploads = []
-    for rank in range(3):
-        with rank_trace(rank).write(tmp_path / f"rank{rank}.json").open("rb") as content:
-            uploads.append(store_upload(f"rank{rank}.json", content))
+    for file in files:
+        with file.open("rb") as content:
+            uploads.append(store_upload(file.name, content))
     asked = [Analyze(Submission(upload)) for upload in uploads]
     join = submit_ranks(engine, OPERATOR, asked)
     members = queue.recent(engine, kinds=(JobKind.ANALYZE,), states=(JobState.QUEUED,))
@@ -173,7 +178,15 @@ def test_ranks_are_spread_and_joined(engine: Engine, dask: Dask, tmp_path: Path)
     entry = read_catalog().find_distributed(str(done.analysis_id))
     run = DistributedRun.load(entry.root)
     assert [member.rank for member in run.manifest.usable] == [0, 1, 2]
+    assert [(member.rank, member.state) for member in run.manifest.failed] == [(3, "failed")]
     assert run.tables["instances"]["last_rank"].to_list() == [1] * 4
+    here = tmp_path / "out"
+    assert main(["analyze", *map(str, files), "--output-dir", str(here), "--jobs", "1"]) == 3
+    for path in (*here.glob("tables/*"), *here.glob("perf_report_csvs/*"), here / "results.json"):
+        assert (run.root / path.relative_to(here)).read_bytes() == path.read_bytes(), path
+    same = {"created": "", "name": ""}
+    own, there = (each.manifest.model_copy(update=same) for each in (DistributedRun.load(here), run))
+    assert own == there
     assert Run.load(analysis_root(str(run.manifest.usable[2].analysis_id))).manifest.trace.rank == 2
 
 
