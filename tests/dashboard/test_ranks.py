@@ -153,6 +153,20 @@ def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) ->
     assert "2 of 3 ranks; a version with 3 is stored." in texts(in_step)
 
 
+def test_a_collective_at_the_edge_says_how_far_apart_the_steps_begin(
+    run: DistributedRun, filed: Draw
+) -> None:
+    (first,) = run.tables["instances"].head(1).iter_rows(named=True)
+    assert first["is_edge"]
+    begins_ns = pl.col("start_ns") - pl.when(pl.col("rank") == 1).then(500 * US).otherwise(0)
+    steps = run.tables["rank_steps"].with_columns(begins_ns)
+    steps.write_parquet(RunPaths(run.root).table("rank_steps"))
+    assert (
+        f"Step {first['step']} begins up to 0.500 ms apart, on rank 0 last. From there to the "
+        "collective, rank 1 takes longest, 0.500 ms more than rank 0."
+    ) in texts(filed("ranks", ranks_collective="0"))
+
+
 def test_the_page_shows_what_the_step_gains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filed: Draw, capsys: pytest.CaptureFixture[str]
 ) -> None:

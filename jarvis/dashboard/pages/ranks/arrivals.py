@@ -119,8 +119,10 @@ def collective(chosen: Chosen) -> None:
             "ranks wait longest without computing.",
         )
         row = every.row(by_predicate=pl.col(C.instance_id) == number, named=True)
-        st.markdown(_described(row))
         own = chosen.run.tables["instance_ranks"].filter(pl.col(C.instance_id) == number)
+        st.markdown(_described(row))
+        if row[C.is_edge]:
+            st.caption(_of_edge(own, row[C.step], chosen.run.tables["rank_steps"]))
         first_ns = int(own[C.start_ns].to_numpy().min())
         own = own.sort(C.start_ns, C.rank)
         if own.height > MAX_BARS:
@@ -156,9 +158,36 @@ def _described(row: dict[str, object]) -> str:
     missing = row[C.missing_ranks]
     if isinstance(missing, list) and missing:
         parts.append(f"no kernel of {counted(len(missing), 'rank')}: {as_ranges(missing)}")
-    if row[C.is_edge]:
-        parts.append("at the edge of the recording, so waiting may be from before it")
     return escape(" · ".join(parts))
+
+
+def _of_edge(events: pl.DataFrame, step: int | None, rank_steps: pl.DataFrame) -> str:
+    """Return what an instance at the edge of the recording shows.
+
+    Args:
+        events: Its events.
+        step: Its step.
+        rank_steps: Table ``rank_steps``.
+    """
+    text = "At the edge of the recording, so waiting may be from before it."
+    begins = rank_steps.filter(pl.col(C.step).eq_missing(step)).select(C.rank, begin=C.start_ns)
+    way = (pl.col(C.start_ns) - pl.col("begin")).alias("way")
+    known = events.join(begins, on=C.rank).select(C.rank, "begin", way)
+    is_same = known["begin"].n_unique() == known["way"].n_unique() == 1
+    if known.height < events.height or is_same:
+        return text
+    last, slowest = (
+        known.sort(column, C.rank, descending=[True, False]) for column in ("begin", "way")
+    )
+    apart_ms, longer_ms = (
+        milliseconds((rows[0, column] - rows[-1, column]) / 1e6)
+        for rows, column in ((last, "begin"), (slowest, "way"))
+    )
+    return (
+        f"{text} Step {step} begins up to {apart_ms} apart, on rank {last[0, C.rank]} last. From "
+        f"there to the collective, rank {slowest[0, C.rank]} takes longest, {longer_ms} more than "
+        f"rank {slowest[-1, C.rank]}."
+    )
 
 
 def _time(us: float) -> str:
