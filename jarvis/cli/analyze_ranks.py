@@ -182,7 +182,7 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
         arguments.usage_error("--id stores several ranks without --output-dir and --plots")
     request = request_of(arguments, AnalysisRequest)
     options = _options(arguments, files)
-    from jarvis.pipeline.distributed import analyze_ranks
+    from jarvis.pipeline.distributed import TooFewRanksError, analyze_ranks
     from jarvis.pipeline.processes import Failure
     from jarvis.text.format import counted, listed
 
@@ -222,12 +222,17 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
         question, refused = "Write these runs?", "Nothing was written."
         return len(files) <= MAX_SPLIT_UNASKED or is_confirmed(arguments, [], question, refused)
 
-    if arguments.id:
-        from jarvis.server.submission import store_ranks
+    try:
+        if arguments.id:
+            from jarvis.server.submission import store_ranks
 
-        runs = store_ranks(make)
-    else:
-        runs = make(root)
+            runs = store_ranks(make)
+        else:
+            runs = make(root)
+    except TooFewRanksError as error:
+        if error.kept is not None:
+            note([f"One trace could be analyzed, on its own: {error.kept}"])
+        raise
     if not runs:
         return ExitCode.FAILED
     printed = [_result(arguments, run) for run in runs]

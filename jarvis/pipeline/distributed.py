@@ -43,6 +43,7 @@ from jarvis.reports.ranks import ranks_report
 from jarvis.run.manifest import TopFinding
 from jarvis.run.results import results_json
 from jarvis.run.run import Run, read_manifest
+from jarvis.run.store import check_output_folder as check_run_folder
 from jarvis.schemas import labeled
 from jarvis.schemas.names import C
 from jarvis.tracelens.multi_rank import multi_rank_sheets
@@ -63,7 +64,10 @@ OnRank = Callable[["AnalyzedRank | Failure", InputFile], None]
 
 
 class TooFewRanksError(JarvisError):
-    """Fewer than two ranks can be joined."""
+    """Fewer than two ranks can be joined; ``kept`` is the run of the only trace that has one, if it
+    is kept."""
+
+    kept: Path | None = None
 
     def __init__(self, failures: Sequence[str]) -> None:
         super().__init__(
@@ -157,7 +161,8 @@ def analyze_ranks(
 
     Traces of several jobs (``split_jobs``) become a run each, in folders of ``output_dir``; none if
     ``on_split`` returns False. A directory appears whole or not at all. A rank that cannot be
-    analyzed is named in the manifest; the others are joined.
+    analyzed is named in the manifest; the others are joined. If a single one can be, its own run is
+    written.
 
     Args:
         request: What the user chose, for each rank.
@@ -181,6 +186,16 @@ def analyze_ranks(
             )
             for job, root in zip(jobs, roots if len(jobs) > 1 else [output_dir], strict=True)
         ]
+    except TooFewRanksError as error:
+        working = [each for each in analyzed if isinstance(each, AnalyzedRank)]
+        if len(working) == 1:
+            (only,) = working
+            error.kept = output_dir
+            with staged_folder(
+                output_dir, lambda: check_run_folder(output_dir, only.file.sha256)
+            ) as folder:
+                only.root.rename(folder)
+        raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -181,7 +181,9 @@ def identify(
     """
     left_out = {file.name for file in others}
     files = sorted([*files, *others], key=lambda file: (file.name, file.sha256))
-    names = _named(files, left_out, rank_regex, world_size)
+    limit, source_of_limit = _world_size(files, 0, world_size)
+    is_limited = source_of_limit is not WorldSource.FILES
+    names = _named(files, left_out, rank_regex, limit if is_limited else None)
     found: list[RankOf] = []
     conflicts: list[str] = []
     unknown: list[RankFile] = []
@@ -285,7 +287,7 @@ def _differing(names: Sequence[str], world_size: int | None) -> list[int | None]
     if len(differing) != 1:
         return unknown
     (ranks,) = differing
-    limit = len(names) if world_size is None else world_size
+    limit = max(len(names), world_size or 0)
     is_unique = len(set(ranks)) == len(ranks)
     return list(ranks) if is_unique and max(ranks) < limit else unknown
 

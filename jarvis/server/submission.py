@@ -19,6 +19,7 @@ from jarvis.pipeline import (
     reproject,
     reprojected_options,
 )
+from jarvis.pipeline.distributed import TooFewRanksError
 from jarvis.ranks.run import DistributedRun
 from jarvis.reports.reading import content_sha256
 from jarvis.run import (
@@ -182,9 +183,18 @@ def store_ranks(make: Callable[[Path], Sequence[DistributedRun]]) -> list[Distri
 
     Raises:
         PrivateAnalysisError: it exists and is private to another person.
+        TooFewRanksError: as ``make`` raises; the only run that it keeps is stored.
     """
     with scratch_folder(analyses_dir(), "ranks") as scratch:
-        return [_stored_ranks(made) for made in make(scratch / "run")]
+        try:
+            return [_stored_ranks(made) for made in make(scratch / "run")]
+        except TooFewRanksError as error:
+            if error.kept is not None:
+                identifier = read_manifest(error.kept).analysis_id
+                if not is_stored(identifier):
+                    _store_folder(error.kept, identifier)
+                error.kept = analysis_root(identifier)
+            raise
 
 
 def _stored_ranks(run: DistributedRun) -> DistributedRun:

@@ -11,7 +11,7 @@ import pytest
 
 from jarvis.cli import analyze_ranks, main
 from jarvis.core.errors import DistributedRunError, NotARunError, NotDistributedError
-from jarvis.core.workspace import RunPaths
+from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.pipeline.distributed import OTHER_JOB
 from jarvis.ranks.manifest import Coverage, StoredOptions
 from jarvis.ranks.run import DistributedRun
@@ -286,15 +286,26 @@ def test_recordings_and_other_jobs_are_runs_of_their_own(
 
 
 def test_fewer_than_two_ranks_are_no_distributed_run(
-    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    traces: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = copied(traces, tmp_path)
     for rank in (1, 2):
         (folder / f"rank{rank}.json").write_text("no trace", encoding="utf-8")
     out = tmp_path / "out"
     assert main(["analyze", str(folder), "--output-dir", str(out), "--jobs", "1"]) == 1
-    assert "at least 2 ranks" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["copied"]
+    said = capsys.readouterr().err
+    assert "at least 2 ranks" in said
+    assert f"One trace could be analyzed, on its own: {out}" in said
+    assert Run.load(out).manifest.trace.rank == 0
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    assert main(["analyze", str(folder), "--id", "--jobs", "1"]) == 1
+    assert Run.load(analyses_dir() / Run.load(out).manifest.analysis_id).manifest.trace.rank == 0
+    (folder / "rank0.json").write_text("no trace", encoding="utf-8")
+    assert main(["analyze", str(folder), "--output-dir", str(tmp_path / "none")]) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"copied", "home", "out"}
 
 
 def test_a_folder_with_one_trace_is_an_ordinary_analysis(traces: Path, tmp_path: Path) -> None:

@@ -66,6 +66,13 @@ def test_a_rank_that_nothing_gives_is_not_guessed() -> None:
     ]
 
 
+def test_names_differ_in_the_rank_if_the_job_has_as_many() -> None:
+    names = ["step_10.json", "step_13.json"]
+    assert identify([file(name) for name in names]).unknown == tuple(names)
+    found = identify([file(name, largest_rank=15) for name in names])
+    assert list(found.ranks.values()) == [10, 13]
+
+
 def test_files_that_cannot_be_joined_keep_their_numbers() -> None:
     def found(*names: str, broken: str, **options: Any) -> tuple[dict[str, int], list[int], int]:
         files = [file(name) for name in names]
