@@ -17,10 +17,14 @@ from jarvis.ranks.parts import by_instance, sums
 from jarvis.schemas.names import C
 
 Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 _HALF_RINGS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 MAX_FLOOR_BYTES = 64 << 10
 """Larger messages do not show the latency of a collective."""
+
+MIN_SIZES, _MAX_SIZES = 5, 200
+"""Sizes of messages whose transfers show the latency if all are larger, and those that are read."""
 
 _MIN_TRANSFER_NS = 1_000
 _MIN_TRANSFER_SHARE = 0.01
@@ -145,7 +149,7 @@ def _instances(
             pl.col(CALL, C.match).first(),
             pl.col(C.step).drop_nulls().mode().min().alias(C.step),
             _message_bytes().alias(C.bytes),
-            pl.col(C.in_bytes).max().alias("busiest_bytes"),
+            pl.max_horizontal(pl.col(C.in_bytes, C.out_bytes).max()).alias("busiest_bytes"),
             pl.col(C.start_ns).min().alias(C.first_ns),
             last.alias(C.last_ns),
             ranks.first().alias("latest"),
@@ -252,7 +256,40 @@ def _with_bandwidth(rows: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         .otherwise(algo * factor)
         .alias(C.bus_gbs),
         floor.alias(C.floor_us),
+    ).with_columns(pl.coalesce(C.floor_us, _intercept_us(rows)).alias(C.floor_us))
+
+
+def _intercept_us(rows: pl.DataFrame) -> pl.Series:
+    """Return the transfer of a message without bytes by instance, where its communicator, kind and
+    library have messages of MIN_SIZES sizes: the intercept of a Theil-Sen line."""
+    key = [C.comm_id, C.kind, C.library]
+    sizes = (
+        rows.drop_nulls([C.bytes, C.transfer_us])
+        .group_by(*key, C.bytes)
+        .agg(pl.col(C.transfer_us).median())
+        .sort(*key, C.bytes)
+        .group_by(key, maintain_order=True)
+        .agg(C.bytes, C.transfer_us)
+        .filter(pl.col(C.bytes).list.len() >= MIN_SIZES)
     )
+    lines = [
+        _intercept(np.array(x, np.float64), np.array(y))
+        for x, y in sizes.select(C.bytes, C.transfer_us).iter_rows()
+    ]
+    found = sizes.select(*key, pl.Series("intercept", lines, pl.Float64))
+    return rows.select(key).join(
+        found, on=key, how="left", nulls_equal=True, maintain_order="left"
+    )["intercept"]
+
+
+def _intercept(x: Floats, y: Floats) -> float | None:
+    """Return where the line with the median slope between all points meets zero, if above it."""
+    chosen = np.linspace(0, x.size - 1, min(x.size, _MAX_SIZES)).astype(np.int64)
+    x, y = x[chosen], y[chosen]
+    first, second = np.triu_indices(x.size, 1)
+    slope = np.median((y[second] - y[first]) / (x[second] - x[first]))
+    found = float(np.median(y - slope * x))
+    return found if found > 0 else None
 
 
 def renumbered(kernels: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

@@ -91,18 +91,18 @@ def test_bandwidth_as_nccl_tests_counts_it() -> None:
         assert found["bus_gbs"][0] == pytest.approx(size / 100e3 * factor)
 
 
-def test_the_busiest_rank_decides_on_unequal_messages() -> None:
+@pytest.mark.parametrize("received", [(None, None), (3_500_000, 500_000)])
+def test_the_busiest_rank_decides_on_unequal_messages(received: tuple[int | None, ...]) -> None:
     ranks = job(arrivals(4, 2))
-    own = [
-        [
-            Kernel(k.start_ns, k.end_ns, {"kind": "all_to_all_v", "in_bytes": sent})
-            for k in r.kernels
-        ]
-        for r, sent in zip(ranks, (1_000_000, 3_000_000), strict=True)
-    ]
+    sent = (1_000_000, 3_000_000)
+    own = []
+    for rank, in_bytes, out_bytes in zip(ranks, sent, received, strict=True):
+        sizes = {"kind": "all_to_all_v", "in_bytes": in_bytes, "out_bytes": out_bytes}
+        own.append([Kernel(k.start_ns, k.end_ns, sizes) for k in rank.kernels])
     found = joined([BuiltRank(rank, kernels) for rank, kernels in enumerate(own)])
     (row,) = found.tables["instances"].head(1).iter_rows(named=True)
-    assert (row["bytes"], row["bus_gbs"]) == (4_000_000, pytest.approx(3_000_000 / 100e3))
+    busiest = max(size for size in (*sent, *received) if size is not None)
+    assert (row["bytes"], row["bus_gbs"]) == (4_000_000, pytest.approx(busiest / 100e3))
 
 
 def test_the_latency_floor_is_that_of_small_messages() -> None:
@@ -115,6 +115,26 @@ def test_the_latency_floor_is_that_of_small_messages() -> None:
         .to_list()
         == [None] * 4
     )
+
+
+def test_the_latency_floor_of_large_messages_is_that_of_their_line() -> None:
+    sizes = [(1 << 20) * (place + 1) for place in range(8)]
+    transfers = [30 * US + size // 100 for size in sizes]
+    transfers[3] += 500 * US
+    for count, floor_us in ((8, pytest.approx(30, abs=0.01)), (4, None)):
+        times = arrivals(count, 2)
+        ranks = [
+            BuiltRank(
+                rank,
+                [
+                    Kernel(row[rank], max(row) + transfer, {"in_bytes": size})
+                    for row, transfer, size in zip(times, transfers, sizes, strict=False)
+                ],
+            )
+            for rank in range(2)
+        ]
+        found = joined(ranks).tables["instances"]["floor_us"]
+        assert found.unique().to_list() == [floor_us]
 
 
 def test_exposed_parts_are_those_without_compute() -> None:
