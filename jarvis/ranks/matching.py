@@ -1,9 +1,9 @@
 """Which kernels of different ranks are one collective.
 
-By the recorded sequence number where all ranks have it; else by the order in the communicator,
-from the first step that all ranks recorded. Where kinds or sizes of a rank do not fit, its kernels
-are aligned with those of the rank that has most, by the longest common subsequence whose ends also
-agree best.
+By the recorded sequence number where all ranks have it; else by the order in the communicator, in
+each part of the steps that the same ranks recorded. Where kinds or sizes of a rank do not fit, its
+kernels are aligned with those of the rank that has most, by the longest common subsequence whose
+ends also agree best.
 """
 
 from enum import StrEnum
@@ -132,45 +132,55 @@ def _by_sequence_number(group: pl.DataFrame) -> Int64s:
 
 
 def _by_order(group: pl.DataFrame) -> tuple[Int64s, Match]:
-    slots = _outside(group)
-    inside = group.with_row_index("at")
-    if slots.any():
-        inside = inside.filter(pl.Series(slots == 0))
-    inside = _in_order(inside)
-    at = inside["at"].to_numpy()
+    """Match by order in the steps that the same ranks recorded."""
+    slots, part = _parts(group)
+    rows, before, is_by_place = group.with_row_index("at"), 0, True
+    for number in np.unique(part[slots == 0]).tolist():
+        inside = _in_order(rows.filter(pl.Series((part == number) & (slots == 0))))
+        found, size, is_placed = _of_part(inside)
+        slots[inside["at"].to_numpy()] = np.where(found < 0, found, found + before)
+        before, is_by_place = before + size, is_by_place and is_placed
+    return slots, Match.ORDER if is_by_place else Match.RESYNCED
+
+
+def _of_part(inside: pl.DataFrame) -> tuple[Int64s, int, bool]:
+    """Return the place of each kernel, else its slot without one; the number of places; and whether
+    all match one by one."""
     _, starts, counts = np.unique(inside[C.rank].to_numpy(), return_index=True, return_counts=True)
     if starts.size < 2:
-        slots[at] = _slot(Reason.NO_PARTNER)
-        return slots, Match.ORDER
+        return np.full(inside.height, _slot(Reason.NO_PARTNER)), 0, True
     signatures = inside["signature"].to_numpy().astype(np.int64)
     found, is_by_place = _places(signatures, inside[C.end_ns].to_numpy(), starts, counts)
     placed = found.clip(0)
     is_alone = (found >= 0) & (np.bincount(placed, found >= 0)[placed] < 2)
     found[is_alone] = _slot(Reason.NO_PARTNER)
-    slots[at] = found
-    return slots, Match.ORDER if is_by_place else Match.RESYNCED
+    return found, int(counts.max()), is_by_place
 
 
-def _outside(group: pl.DataFrame) -> Int64s:
-    """Return 0 for kernels from the first to the last step that all ranks recorded, and the slots
-    of the others.
+def _parts(group: pl.DataFrame) -> tuple[Int64s, Int64s]:
+    """Return 0 for kernels in steps that several ranks recorded, and the slots of the others; and
+    the part of the steps to which each belongs: all that the same ranks recorded.
 
-    Without steps on all ranks the window has all kernels.
+    If ranks have no steps, or none in common, all kernels are one part.
     """
-    slots = np.zeros(group.height, np.int64)
+    slots, part = np.zeros((2, group.height), np.int64)
     bounds = group.group_by(C.rank).agg(
         first=pl.col(C.step).min(), last=pl.col(C.step).max(), known=pl.col(C.step).count()
     )
-    first, last = bounds["first"].max(), bounds["last"].min()
-    if not (isinstance(first, int) and isinstance(last, int)):
-        return slots
-    if bounds["known"].min() == 0 or first > last:
-        return slots
-    # A kernel that no step launches is inside if those around it are.
+    if bounds["known"].min() == 0:
+        return slots, part
+    first, last = bounds["first"].to_numpy(), bounds["last"].to_numpy()
+    cuts = np.unique(np.append(first, last + 1))
+    recording = np.array([((first <= cut) & (cut <= last)).sum() for cut in cuts])
+    if cuts.size == 2 or recording.max() < 2:
+        return slots, part
+    # A kernel that no step launches is where those around it are.
     step = pl.col(C.step).forward_fill().over(C.rank).fill_null(strategy="backward")
-    steps = group.select(step).to_series().to_numpy()
-    slots[steps < first], slots[steps > last] = _slot(Reason.BEFORE), _slot(Reason.AFTER)
-    return slots
+    part = np.searchsorted(cuts, group.select(step).to_series().to_numpy(), side="right") - 1
+    shared = np.flatnonzero(recording > 1)
+    slots[recording[part] < 2] = _slot(Reason.NO_PARTNER)
+    slots[part < shared[0]], slots[part > shared[-1]] = _slot(Reason.BEFORE), _slot(Reason.AFTER)
+    return slots, part
 
 
 def _in_order(kernels: pl.DataFrame) -> pl.DataFrame:

@@ -290,10 +290,23 @@ def test_dropped_kernels_cost_their_own_rank_only() -> None:
 def test_a_rank_that_began_a_step_later() -> None:
     ranks = steps_of(job(arrivals(60, 4)), 4)
     found = joined(changed(ranks, 1, kernels=ranks[1].kernels[15:]))
-    assert found.tables["instances"].height == 45
+    rows = found.tables["instances"]
+    assert rows["missing_ranks"].to_list() == [[1]] * 15 + [[]] * 45
+    whole = joined(ranks).tables["instances"]
+    assert rows["last_ns"].tail(45).equals(whole["last_ns"].tail(45))
+    assert found.tables["unmatched"].is_empty()
+    check_identity(found)
+
+
+def test_steps_of_one_rank_are_not_matched() -> None:
+    ranks = steps_of(job(arrivals(60, 4)), 4)
+    short = [BuiltRank(rank.rank, rank.kernels[15:45]) for rank in ranks[1:]]
+    found = joined([ranks[0], *short])
+    assert found.tables["instances"].height == 30
     unmatched = found.tables["unmatched"]
-    assert unmatched["reason"].unique().to_list() == ["before_common_window"]
-    assert unmatched.group_by("rank").len().sort("rank")["len"].to_list() == [15, 15, 15]
+    assert unmatched["rank"].unique().to_list() == [0]
+    counts = unmatched.group_by("reason").len().sort("reason")
+    assert counts.rows() == [("after_common_window", 15), ("before_common_window", 15)]
     check_identity(found)
 
 

@@ -78,13 +78,19 @@ def test_offsets_drift_and_bases_of_clocks_change_nothing(tmp_path: Path) -> Non
 
 
 def test_a_rank_that_began_a_step_later_is_matched_by_the_numbers_of_steps(tmp_path: Path) -> None:
-    _, ranks = members(tmp_path, Faults(steps_shift={1: 1}))
+    truth, ranks = members(tmp_path, Faults(steps_shift={1: 1}))
     joined = join(ranks, RANKS)
     rows = joined.tables["instances"]
-    whole = rows.filter(pl.col("step").is_between(11, 12))
-    assert set(whole["step"]) == {11, 12}
-    counts = joined.tables["instance_ranks"].join(whole, on="instance_id", how="semi")
-    assert counts.group_by("instance_id").len()["len"].unique().to_list() == [RANKS]
+    counts = joined.tables["instance_ranks"].group_by("instance_id").len("ranks")
+    of_steps = rows.join(counts, on="instance_id").select("step", "ranks").unique().sort("step")
+    assert of_steps.rows() == [(10, RANKS - 1), (11, RANKS), (12, RANKS)]
+    unmatched = joined.tables["unmatched"].select("rank", "reason").unique()
+    assert unmatched.rows() == [(1, "after_common_window")]
+    late = rows.filter(pl.col("step") == 10)["last_rank"].to_list()
+    true = [each["arrivals_us"] for each in truth["instances"][: len(late)]]
+    for rank, arrivals in zip(late, true, strict=True):
+        second, last = sorted(at for other, at in enumerate(arrivals) if other != 1)[-2:]
+        assert last - second <= CLEAR_US or arrivals[rank] == last
 
 
 def test_dropped_collectives_cost_themselves_alone(tmp_path: Path) -> None:
