@@ -18,6 +18,7 @@ from jarvis.ranks.events import CALL, Events
 from jarvis.schemas.names import C
 
 Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
 
 MIN_MATCHED_SHARE = 0.8
 """Part of the kernels of a rank that has to fit those of the others."""
@@ -135,8 +136,11 @@ def _by_order(group: pl.DataFrame) -> tuple[Int64s, Match]:
     """Match by order in the steps that the same ranks recorded."""
     slots, part = _parts(group)
     rows, before, is_by_place = group.with_row_index("at"), 0, True
-    for number in np.unique(part[slots == 0]).tolist():
-        inside = _in_order(rows.filter(pl.Series((part == number) & (slots == 0))))
+    for number in range(part.max() + 1):
+        is_inside = (part == number) & (slots == 0)
+        if not is_inside.any():
+            continue
+        inside = _in_order(rows if is_inside.all() else rows.filter(pl.Series(is_inside)))
         found, size, is_placed = _of_part(inside)
         slots[inside["at"].to_numpy()] = np.where(found < 0, found, found + before)
         before, is_by_place = before + size, is_by_place and is_placed
@@ -157,13 +161,13 @@ def _of_part(inside: pl.DataFrame) -> tuple[Int64s, int, bool]:
     return found, int(counts.max()), is_by_place
 
 
-def _parts(group: pl.DataFrame) -> tuple[Int64s, Int64s]:
+def _parts(group: pl.DataFrame) -> tuple[Int64s, Int32s]:
     """Return 0 for kernels in steps that several ranks recorded, and the slots of the others; and
     the part of the steps to which each belongs: all that the same ranks recorded.
 
     If ranks have no steps, or none in common, all kernels are one part.
     """
-    slots, part = np.zeros((2, group.height), np.int64)
+    slots, part = np.zeros(group.height, np.int64), np.zeros(group.height, np.int32)
     bounds = group.group_by(C.rank).agg(
         first=pl.col(C.step).min(), last=pl.col(C.step).max(), known=pl.col(C.step).count()
     )
@@ -176,7 +180,8 @@ def _parts(group: pl.DataFrame) -> tuple[Int64s, Int64s]:
         return slots, part
     # A kernel that no step launches is where those around it are.
     step = pl.col(C.step).forward_fill().over(C.rank).fill_null(strategy="backward")
-    part = np.searchsorted(cuts, group.select(step).to_series().to_numpy(), side="right") - 1
+    steps = group.select(step).to_series().to_numpy()
+    part = (np.searchsorted(cuts, steps, side="right") - 1).astype(np.int32)
     shared = np.flatnonzero(recording > 1)
     slots[recording[part] < 2] = _slot(Reason.NO_PARTNER)
     slots[part < shared[0]], slots[part > shared[-1]] = _slot(Reason.BEFORE), _slot(Reason.AFTER)
