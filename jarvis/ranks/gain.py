@@ -131,7 +131,7 @@ class JointSteps:
     def _kernels(self) -> pl.DataFrame:
         """Return the kernels that join the ranks (``joint_graph``)."""
         positions = {member.rank: at for at, member in enumerate(self.members)}
-        known = _in_common_steps(self.evidence).filter(
+        known = self.evidence.instances.filter(
             pl.col(C.clock_quality) != Quality.UNKNOWN.value, ~pl.col(C.is_cut)
         )
         kernels = self.evidence.kernels.join(
@@ -294,27 +294,6 @@ class JointSteps:
         """Return the gain if transfers take so many times as long, by instance."""
         of_all = [factors.get(instance, 1.0) for instance in self.joint.instances.tolist()]
         return self.gain(NO_RANKS, np.array(of_all))
-
-
-def _in_common_steps(evidence: Evidence) -> pl.DataFrame:
-    """Return the instances in steps that all recorded ranks of their communicator have: in the
-    others a rank is not absent, but not recorded yet, or no more."""
-    instances = evidence.instances
-    of_ranks = evidence.kernels.select(C.instance_id, C.rank).join(
-        instances.select(C.instance_id, C.comm_id, C.step), on=C.instance_id
-    )
-    bounds = (
-        of_ranks.group_by(C.comm_id, C.rank)
-        .agg(first=pl.col(C.step).min(), last=pl.col(C.step).max())
-        .group_by(C.comm_id)
-        .agg(pl.col("first").max(), pl.col("last").min())
-    )
-    is_outside = ~pl.col(C.step).is_between("first", "last") & (pl.col("first") <= pl.col("last"))
-    return (
-        instances.join(bounds, on=C.comm_id, how="left", maintain_order="left")
-        .filter(~is_outside.fill_null(value=False))
-        .drop("first", "last")
-    )
 
 
 def joint_steps(members: Sequence[Member], evidence: Evidence, clock: Clock) -> JointSteps | None:

@@ -127,6 +127,9 @@ MESSAGES = MessageTable(
         "note.missing": "{missing:count rank} of {world_size} {missing:either is|are} not "
         "recorded, so transfer is at most what is shown, and a rank that is not recorded may "
         "arrive last.",
+        "note.parts": "The recording of {of_ranks:either rank|ranks} {ranks} lacks up to "
+        "{instances:count collective} that others have, in {of_steps:either step|steps} {steps}: "
+        "transfer is at most what is shown there.",
         "note.steps": "No steps are marked, so what a step gains is not known.",
         "note.unconnected": "No collective with known clocks connects {of_ranks:either rank|ranks} "
         "{ranks} with the first rank, so it is not known how their clocks differ; gains are those "

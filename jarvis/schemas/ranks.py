@@ -224,7 +224,7 @@ UNMATCHED = (
         C.reason,
         "Why",
         "`no_partner`: no other recorded rank has it; `extra`: the ranks have different numbers; "
-        "`before_common_window`, `after_common_window`: not all ranks recorded then; "
+        "`before_common_window`, `after_common_window`: no other rank recorded then; "
         "`signature`: kinds or sizes of the ranks do not fit together; `bounds`: a rank leaves "
         "before another arrives",
     ),

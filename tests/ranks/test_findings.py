@@ -92,6 +92,22 @@ def test_a_slow_gpu_is_named(slow: tuple[Joined, AnalysisResult]) -> None:
     assert to_text(finding.caveat).startswith("Based on 4 ranks of 4; their clocks agree within")
 
 
+def test_a_rank_that_began_later_hides_no_slow_gpu(tmp_path: Path) -> None:
+    """The first step has three ranks: what it gains is between two bounds."""
+    faults = Faults(is_even=True, slow=(Slow(2, 1.05),), steps_shift={1: 1})
+    joined, result = found(tmp_path, faults)
+    assert joined.tables["instances"]["step"].n_unique() == STEPS
+    checks = by_check(result)
+    assert set(checks) == {"slow_gpu", "late_rank"}
+    low, high = step_ms(checks["slow_gpu"])
+    assert low < high == pytest.approx(1.9, abs=0.1)
+    assert low == pytest.approx(high, rel=0.1)
+    assert to_text(result.notes) == (
+        "The recording of rank 1 lacks up to 15 collectives that others have, in step 10: transfer "
+        "is at most what is shown there."
+    )
+
+
 def test_delays_for_which_the_others_do_not_stop_computing_name_no_rank(
     slow: tuple[Joined, AnalysisResult],
 ) -> None:

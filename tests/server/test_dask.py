@@ -185,7 +185,9 @@ def test_ranks_are_spread_and_joined_as_here(engine: Engine, dask: Dask, tmp_pat
     for path in (*here.glob("tables/*"), *here.glob("perf_report_csvs/*"), here / "results.json"):
         assert (run.root / path.relative_to(here)).read_bytes() == path.read_bytes(), path
     same = {"created": "", "name": ""}
-    own, there = (each.manifest.model_copy(update=same) for each in (DistributedRun.load(here), run))
+    own, there = (
+        each.manifest.model_copy(update=same) for each in (DistributedRun.load(here), run)
+    )
     assert own == there
     assert Run.load(analysis_root(str(run.manifest.usable[2].analysis_id))).manifest.trace.rank == 2
 

@@ -79,11 +79,33 @@ def _order(finding: Finding) -> tuple[float, str, str]:
     return -gain_ms, finding.check, to_text(finding.title)
 
 
+def _parts(facts: RankFacts) -> Iterator[Message]:
+    """Yield which ranks lack collectives that others recorded."""
+    lacking = (
+        facts.tables["instances"]
+        .select(C.step, pl.col(C.missing_ranks).alias(C.rank))
+        .drop_nulls(C.step)
+        .explode(C.rank)
+        .join(facts.tables["ranks"].select(C.rank), on=C.rank, how="semi")
+    )
+    if lacking.height:
+        ranks, steps = (lacking[name].unique() for name in (C.rank, C.step))
+        yield MESSAGES(
+            "note.parts",
+            ranks=as_ranges(ranks),
+            of_ranks=ranks.len(),
+            instances=lacking.group_by(C.rank).len()["len"].max(),
+            steps=as_ranges(steps),
+            of_steps=steps.len(),
+        )
+
+
 def _notes(facts: RankFacts) -> Iterator[Message]:
     """Yield what cannot be known: of ranks without a trace, and of clocks that do not agree."""
     missing = facts.world_size - facts.tables["ranks"].height
     if missing > 0:
         yield MESSAGES("note.missing", missing=missing, world_size=facts.world_size)
+    yield from _parts(facts)
     if not facts.step_ms:
         yield MESSAGES("note.steps")
     unconnected = facts.tables["ranks"].filter(pl.col(C.clock_offset_us).is_null())[C.rank]
