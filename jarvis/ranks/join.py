@@ -318,9 +318,15 @@ _TIMES = {
 def _timelines(batches: Sequence[Batch]) -> pl.DataFrame:
     """Return the parts of the window of each rank."""
     rows = pl.concat(batch.read("gpu_timeline", C.type, C.time_ms) for batch in batches)
+
+    def time_ms(kind: str) -> pl.Expr:
+        return pl.col(C.time_ms).filter(pl.col(C.type) == kind).first()
+
+    comm_ms = time_ms("total_comm_time")
+    hidden = 100 * (1 - time_ms("exposed_comm_time") / comm_ms)
     return rows.group_by(C.rank).agg(
-        pl.col(C.time_ms).filter(pl.col(C.type) == kind).first().alias(name)
-        for kind, name in _TIMES.items()
+        *(time_ms(kind).alias(name) for kind, name in _TIMES.items()),
+        pl.when(comm_ms > 0).then(hidden).alias(C.hidden_comm_pct),
     )
 
 

@@ -175,6 +175,7 @@ class Declared:
     has_perf_model: Final = "has_perf_model"
     heads: Final = "heads"
     held_instance: Final = "held_instance"
+    hidden_comm_pct: Final = "hidden_comm_pct"
     host: Final = "host"
     host_annotation: Final = "host_annotation"
     host_call: Final = "host_call"

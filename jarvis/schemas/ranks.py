@@ -57,6 +57,13 @@ RANKS = (
     milliseconds(C.window_ms, "Window", "from the first to the last GPU event"),
     milliseconds(C.compute_ms, "Compute", "compute kernels run"),
     milliseconds(C.exposed_comm_ms, "Exposed communication", "and no compute"),
+    percent(
+        C.hidden_comm_pct,
+        "Communication hidden",
+        "part of the time with communication in which compute runs, too; simultaneous "
+        "communication counts once",
+        ",.1f",
+    ),
     milliseconds(C.exposed_copy_ms, "Exposed copies", "and no other GPU work"),
     milliseconds(C.idle_ms, "Idle", "no GPU work"),
     milliseconds(

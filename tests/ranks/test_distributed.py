@@ -86,6 +86,7 @@ def test_a_folder_of_ranks_is_one_run(analyzed: Path, traces: Path) -> None:
     ranks = run.tables["ranks"]
     assert ranks["rank"].to_list() == [0, 1, 2]
     assert ranks["comm_ms"].to_list() == pytest.approx([0.36, 0.2, 0.368])
+    assert ranks["hidden_comm_pct"].to_list() == [0] * RANKS
     assert manifest.clock.is_waiting_known
     assert manifest.matching.instances == 4
     coverage = Coverage(ranks=3, expected_ranks=3, ranks_pct=100, complete_instances=4)

@@ -77,6 +77,18 @@ def test_offsets_drift_and_bases_of_clocks_change_nothing(tmp_path: Path) -> Non
         assert found[rank] == pytest.approx(offset, abs=10)
 
 
+def test_communication_is_hidden_where_compute_runs(
+    faultless: tuple[dict[str, Any], list[Member]],
+) -> None:
+    tables = join(faultless[1], RANKS).tables
+    exposed = pl.col("exposed_wait_ns").sum() + pl.col("exposed_transfer_ns").sum()
+    share = exposed / (pl.col("end_ns") - pl.col("start_ns")).sum()
+    of_ranks = tables["instance_ranks"].group_by("rank").agg(share=share).sort("rank")
+    hidden = tables["ranks"]["hidden_comm_pct"]
+    assert hidden.to_list() == pytest.approx((100 * (1 - of_ranks["share"])).to_list())
+    assert hidden.is_between(1, 99).all()
+
+
 def test_a_rank_that_began_a_step_later_is_matched_by_the_numbers_of_steps(tmp_path: Path) -> None:
     truth, ranks = members(tmp_path, Faults(steps_shift={1: 1}))
     joined = join(ranks, RANKS)
