@@ -408,7 +408,7 @@ def _manifest(
         for member in members
     ]
     size = identified.world_size
-    p95_ns = joined.clock.p95_ns
+    p95_ns, median_ns = joined.clock.p95_ns, joined.clock.median_ns
     return DistributedManifest(
         jarvis_version=product_version(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -426,6 +426,7 @@ def _manifest(
             p95_us=None if p95_ns is None else p95_ns / 1e3,
             is_waiting_known=joined.is_waiting_known,
             has_drift=bool(joined.clock.drift_ppm),
+            median_us=None if median_ns is None else median_ns / 1e3,
         ),
         matching=MatchingSummary(
             instances=joined.tables.height("instances"),

@@ -60,7 +60,8 @@ class Clock:
 
     ``offset_ns``, ``drift_ppm`` and ``error_ns`` are by rank; ranks without a common collective
     with the first one have no offset. ``groups`` is the table ``clocks``; ``broken`` are the
-    instances in which a rank leaves before another arrives.
+    instances in which a rank leaves before another arrives. ``median_ns`` and ``p95_ns`` are of
+    what the ends disagree that the offsets are based on.
     """
 
     offset_ns: Mapping[int, int]
@@ -69,6 +70,7 @@ class Clock:
     groups: pl.DataFrame
     broken: pl.Series
     p95_ns: float | None
+    median_ns: float | None = None
 
 
 def common_clock(events: Events, origin_ns: Mapping[int, int]) -> tuple[Clock, pl.DataFrame]:
@@ -109,6 +111,7 @@ def common_clock(events: Events, origin_ns: Mapping[int, int]) -> tuple[Clock, p
     # These are as large as all kernels.
     del ends, together, chosen, is_together
     return_freed_memory()
+    disagreement = _magnitudes(residuals, is_known, is_used)
     clock = Clock(
         offset_ns={
             rank: round(offsets[rank]) + origin_ns[rank] - origin_ns[components[0][0]]
@@ -120,9 +123,10 @@ def common_clock(events: Events, origin_ns: Mapping[int, int]) -> tuple[Clock, p
             pl.col(_GROUP).is_in(used).alias(C.is_used)
         ),
         broken=pl.Series(dtype=pl.Int32),
-        p95_ns=_quantile(_magnitudes(residuals, is_known, is_used)),
+        p95_ns=_quantile(disagreement),
+        median_ns=_quantile(disagreement, 0.5),
     )
-    del residuals, is_used, is_known, group
+    del disagreement, residuals, is_used, is_known, group
     placed = _on_common_clock(events.kernels, offsets, drift, origin_ns)
     groups, broken = _qualities(placed, of_calls, clock.groups)
     return replace(clock, groups=groups, broken=broken), placed

@@ -51,11 +51,13 @@ class WorldSize(_Frozen):
 
 
 class ClockSummary(_Frozen):
-    """How well the ends of matched collectives agree; None without any."""
+    """How well the ends of matched collectives agree; None without any. Runs of earlier versions
+    have no ``median_us``."""
 
     p95_us: float | None
     is_waiting_known: bool
     has_drift: bool
+    median_us: float | None = None
 
 
 class MatchingSummary(_Frozen):

@@ -88,6 +88,7 @@ def test_a_folder_of_ranks_is_one_run(analyzed: Path, traces: Path) -> None:
     assert ranks["comm_ms"].to_list() == pytest.approx([0.36, 0.2, 0.368])
     assert ranks["hidden_comm_pct"].to_list() == [0] * RANKS
     assert manifest.clock.is_waiting_known
+    assert (manifest.clock.median_us, manifest.clock.p95_us) == (0, 0)
     assert manifest.matching.instances == 4
     coverage = Coverage(ranks=3, expected_ranks=3, ranks_pct=100, complete_instances=4)
     assert (manifest.coverage, manifest.options) == (coverage, StoredOptions())
@@ -199,7 +200,10 @@ def test_the_order_of_files_and_processes_change_nothing(
     files = [str(traces / f"rank{rank}.json") for rank in (2, 0, 1)]
     other = tmp_path / "out"
     assert main(["analyze", *files, "--output-dir", str(other), "--jobs", "2"]) == 0
-    for path in sorted(analyzed.glob("tables/*")) + sorted(analyzed.glob("perf_report_csvs/*")):
+    paths = RunPaths(analyzed)
+    files_of_run = [paths.results, paths.ranks_report, paths.multi_rank_xlsx]
+    tables = (*analyzed.glob("tables/*"), *analyzed.glob("perf_report_csvs/*"))
+    for path in (*files_of_run, *tables, *analyzed.glob("members/*/tables/*")):
         relative = path.relative_to(analyzed)
         assert path.read_bytes() == (other / relative).read_bytes(), relative
     manifests = [json.loads(RunPaths(root).manifest.read_bytes()) for root in (analyzed, other)]
