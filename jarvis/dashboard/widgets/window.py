@@ -49,9 +49,7 @@ def extra_px() -> int:
 def watch_window() -> None:
     """Ask the browser; the page is drawn again if the answer is not that of the last page."""
     data = {"is_wide": is_wide(), "wide_px": _WIDE_PX, "theme": st.context.theme.type}
-    _component(
-        key=_KEY, data=data, on_is_wide_change=_note, on_theme_change=lambda: None, height=0
-    )
+    _component(key=_KEY, data=data, on_is_wide_change=_note, on_theme_change=lambda: None, height=0)
 
 
 def _note() -> None:
