@@ -47,7 +47,7 @@ class Tables(Protocol):
         """Return the duration edges of the GPU events of some work."""
 
     def target_factors(self, work: Work, target_pct: float) -> tuple[Int64s, Float64s]:
-        """Return the GPU events of operations below a target, and the factor of each."""
+        """Return the duration edges of operations below a target, and the factor of each."""
 
     def fastest_ns(self, uids: Sequence[int]) -> Int64s:
         """Return for each collective the time of the fastest of its kind, group and size."""
@@ -114,19 +114,6 @@ def _find(index: tuple[Int64s, Int64s], uids: Iterable[int] | Int64s) -> Int64s:
     return edges[is_wanted]
 
 
-def at_target(
-    index: Index, tables: Tables, work: Work, target_pct: float
-) -> tuple[Int64s, Float64s]:
-    """Return the duration edges of operations below a target, and the durations in ns that reach
-    it."""
-    uids, factors = tables.target_factors(work, target_pct)
-    order = np.argsort(uids, kind="stable")
-    edges = index.gpu_edges(uids)
-    graph = index.graph
-    factor_of = factors[order][np.searchsorted(uids[order], graph.uid[graph.dst[edges]])]
-    return edges, graph.weight[edges].astype(np.float64) * factor_of
-
-
 def changed_weights(index: Index, tables: Tables, changes: Iterable[Change]) -> Int64s:
     """Return the weights of a graph under changes.
 
@@ -177,7 +164,8 @@ class _Changed:
 
     @apply.register
     def _(self, change: AtRoofline) -> None:
-        self._shorten(*at_target(self.index, self.tables, change.work, change.target_pct))
+        edges, factors = self.tables.target_factors(change.work, change.target_pct)
+        self._shorten(edges, self.graph.weight[edges].astype(np.float64) * factors)
 
     @apply.register
     def _(self, change: RemoveGpu) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from jarvis import impact
-from jarvis.core.arrays import Int64s
+from jarvis.core.arrays import Float64s, Int64s
 from jarvis.core.request import Targets
 from jarvis.schemas.names import C
 from jarvis.simulation.edges import Kind
@@ -41,68 +41,50 @@ def step_savings_us(
     With ``limit``, only that many operations are replayed, those with the most kernel time saved;
     the others are null.
     """
-    rated = operations.select(C.uid, has_efficiency=impact.has_efficiency())
-    wanted = rated.filter("has_efficiency").select(C.uid)
-    gained_ns = _gained_ns(simulation, wanted, target_pct, limit)
-    gain_ns = pl.when(pl.col("taken") > 0).then("gained_ns").otherwise(0)
-    gain_us = pl.when("has_efficiency").then(gain_ns / 1e3)
-    return (
-        rated.join(gained_ns, on=C.uid, how="left", maintain_order="left")
-        .select(gain_us.alias(C.saved_step_us))
-        .to_series()
-    )
+    is_rated = operations.select(impact.has_efficiency()).to_series().to_numpy()
+    rows = simulation.rows_of(operations[C.uid].to_numpy())
+    gained_ns = _gained_ns(simulation, rows[is_rated & (rows >= 0)], target_pct, limit)
+    gained_ns = np.append(gained_ns, 0.0)[rows]
+    gained_ns[~is_rated] = np.nan
+    return pl.Series(C.saved_step_us, gained_ns, nan_to_null=True) / 1e3
 
 
 def _gained_ns(
-    simulation: Simulation, wanted: pl.DataFrame, target_pct: float, limit: int | None
-) -> pl.DataFrame:
-    """Return ``uid, taken, gained_ns`` of the operations (``uid``) whose kernel time gets shorter:
-    by what, and what the steps gain in a replay each, for ``limit`` of those that save
-    NEGLIGIBLE_PCT."""
+    simulation: Simulation, wanted: Int64s, target_pct: float, limit: int | None
+) -> Float64s:
+    """Return what the steps gain in a replay of each row of ``operations``: 0 without shorter
+    kernels or if the row is not ``wanted``, NaN if they get shorter by less than NEGLIGIBLE_PCT or
+    ``limit`` others save more kernel time."""
     from jarvis.simulation.replay import LANES, replay_apart  # loads compiled kernels
 
     graph, recorded_ns = simulation.graph, sum(simulation.recorded.steps_ns)
-    factors = simulation.operation_factors(target_pct).filter(pl.col("factor") < 1)
-    events = (
-        simulation.operation_edges.lazy()
-        .join(factors, left_on=C.operation_uid, right_on=C.uid)
-        .join(wanted.lazy(), left_on=C.operation_uid, right_on=C.uid, how="semi")
-        .collect()
-    )
-    recorded = graph.weight[events["edge"].to_numpy()]
-    shorter = np.rint(recorded * events["factor"].to_numpy()).astype(np.int64)
-    events = events.select(
-        C.operation_uid,
-        "edge",
-        shorter=pl.Series(shorter),
-        taken=pl.Series(recorded - shorter),
-    )
-    every = (
-        events.group_by(C.operation_uid)
-        .agg(pl.col("taken").sum())
-        .sort("taken", C.operation_uid, descending=[True, False])
-        .with_row_index("number")
-    )
-    most = every.height if limit is None else limit
-    least_ns = max(NEGLIGIBLE_PCT / 100 * recorded_ns, 1)
-    rows = every.filter(pl.col("taken") >= least_ns).head(most)
-    events = events.join(rows, on=C.operation_uid)
-    edges, number = events["edge"].to_numpy(), events["number"].to_numpy().astype(np.int64)
+    factors = simulation.operation_factors(target_pct)
+    is_shorter = np.zeros(factors.size + 1, np.bool_)
+    is_shorter[wanted] = factors[wanted] < 1
+    own = np.flatnonzero(is_shorter[simulation.operation_rows])
+    rows, edges = simulation.operation_rows[own], simulation.index.gpu_edge[1][own]
+    recorded = graph.weight[edges]
+    shorter = np.rint(recorded * factors[rows]).astype(np.int64)
+    taken = np.zeros(factors.size, np.int64)
+    np.add.at(taken, rows, recorded - shorter)
+    gained_ns = np.where(taken > 0, np.nan, 0.0)
+    most = np.flatnonzero(taken >= max(NEGLIGIBLE_PCT / 100 * recorded_ns, 1))
+    uids = simulation.tables["operations"][C.uid].to_numpy()
+    most = most[np.lexsort((uids[most], -taken[most]))][:limit]
+    number = np.full(factors.size, -1, np.int32)
+    number[most] = np.arange(most.size)
+    is_replayed = number[rows] >= 0
+    edges, number = edges[is_replayed], number[rows[is_replayed]]
     changed, lane = graph.weight.copy(), np.full(graph.weight.size, -1, np.int32)
-    changed[edges] = events["shorter"].to_numpy()
+    changed[edges] = shorter[is_replayed]
     times = np.empty((graph.time.size, LANES), np.int64)
-    gained: list[int] = []
-    for first in range(0, rows.height, LANES):
-        own = number - first
-        lane[edges] = np.where((own >= 0) & (own < LANES), own, -1)
+    for first in range(0, most.size, LANES):
+        lane[edges] = np.where(number // LANES == first // LANES, number % LANES, -1)
         replay_apart(graph.indptr, graph.src, graph.weight, changed, lane, 0, times)
-        for column in times.T[: rows.height - first]:
+        for row, column in zip(most[first : first + LANES], times.T, strict=False):
             bounds = simulation.step_bounds(column)
-            gained.append(recorded_ns - int(bounds[-1] - bounds[0]))
-    found = rows.with_columns(gained_ns=pl.Series(gained, dtype=pl.Int64))
-    return pl.concat([found, every.slice(rows.height)], how="diagonal").select(
-        pl.col(C.operation_uid).alias(C.uid), "taken", "gained_ns"
-    )
+            gained_ns[row] = recorded_ns - int(bounds[-1] - bounds[0])
+    return gained_ns
 
 
 def _path_us(operations: pl.DataFrame, simulation: Simulation) -> pl.Series:

@@ -10,7 +10,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.changes import COMPUTE, Change, ScaleGpu, Several, Work
-from jarvis.core.arrays import Float64s, Int64s
+from jarvis.core.arrays import Bools, Float64s, Int64s
 from jarvis.core.errors import NotSimulatedError
 from jarvis.perf_report.work import COMPUTE as COMPUTE_KIND
 from jarvis.schemas.names import C
@@ -64,7 +64,7 @@ class Replay(StepTimes):
     path: Path
 
 
-MAX_REPLAYS, MAX_SAVED, MAX_WORK = 64, 4096, 64
+MAX_REPLAYS, MAX_SAVED, MAX_WORK = 64, 4096, 16
 """Number of replays, of savings, and of the events of some work that are stored: a slider must not
 fill a server's memory."""
 
@@ -95,7 +95,7 @@ class Simulation:
         self.index = Index(graph, stall_edges(graph, stalls))
         self._replayed: dict[str, Replay] = {}
         self._saved_ms: dict[bytes, float] = {}
-        self._edges: dict[Work, Int64s] = {}
+        self._places_of: dict[Work, Int64s] = {}
 
     @classmethod
     def of(cls, tables: Mapping[str, pl.DataFrame], info: SimulationInfo | None) -> "Simulation":
@@ -254,68 +254,98 @@ class Simulation:
 
     def edges(self, work: Work) -> Int64s:
         """Return the duration edges of the GPU events of some work."""
-        if (known := self._edges.get(work)) is None:
-            events = self.tables["gpu_work"].lazy().filter(self._belongs_to(work))
-            known = self.index.gpu_edges(events.select(C.uid).collect()[C.uid].to_numpy())
-            if len(self._edges) >= MAX_WORK:
-                self._edges.clear()
-            self._edges[work] = known
+        edges: Int64s = self.index.gpu_edge[1][self._places(work)]
+        return edges
+
+    def _places(self, work: Work) -> Int64s:
+        """Return where the GPU events of some work are in ``index.gpu_edge``."""
+        if (known := self._places_of.get(work)) is None:
+            uids = self.index.gpu_edge[0]
+            is_own = np.isin(uids, work.uids) if work.uids else np.zeros(uids.size, np.bool_)
+            if work.operations:
+                is_own |= self._is_of_rows(self.rows_of(work.operations))
+            if work.category == COMPUTE:
+                events = self.tables["gpu_work"]
+                compute = events[C.uid].filter(events[C.kind] == COMPUTE_KIND)
+                is_own |= np.isin(uids, compute.to_numpy())
+            elif work.category is not None:
+                own = self.tables["operations"][C.category] == work.category
+                is_own |= self._is_of_rows(own.arg_true().to_numpy())
+            known = np.flatnonzero(is_own)
+            if len(self._places_of) >= MAX_WORK:
+                self._places_of.clear()
+            self._places_of[work] = known
         return known
 
-    def _belongs_to(self, work: Work) -> pl.Expr:
-        """Return whether a row of ``gpu_work`` belongs to some work."""
-        wanted = pl.col(C.uid).is_in(list(work.uids))
-        if work.operations:
-            wanted |= pl.col(C.operation_uid).is_in(list(work.operations))
-        if work.category == COMPUTE:
-            wanted |= pl.col(C.kind) == COMPUTE_KIND
-        elif work.category is not None:
-            rows = self.tables["operations"].filter(pl.col(C.category) == work.category)[C.uid]
-            wanted |= pl.col(C.operation_uid).is_in(rows.implode())
-        return wanted
+    def _is_of_rows(self, rows: Int64s) -> Bools:
+        """Return whether each event of ``index.gpu_edge`` is of these rows of ``operations``."""
+        is_wanted = np.zeros(self._operations[0].size + 1, np.bool_)
+        is_wanted[rows] = True
+        is_wanted[-1] = False  # events that belong to no operation
+        is_own: Bools = is_wanted[self.operation_rows]
+        return is_own
+
+    def rows_of(self, operations: Sequence[int] | Int64s) -> Int64s:
+        """Return the rows of operations in the table ``operations``, -1 of those not in it."""
+        uids, rows = self._operations
+        wanted = np.asarray(operations, np.int64)
+        if not uids.size:
+            return np.full(wanted.size, -1)
+        place = np.minimum(np.searchsorted(uids, wanted), uids.size - 1)
+        return np.where(uids[place] == wanted, rows[place], -1)
+
+    @cached_property
+    def _operations(self) -> tuple[Int64s, Int64s]:
+        """The operations in order, and the row of each in the table ``operations``."""
+        uids = self.tables["operations"][C.uid].to_numpy()
+        rows = np.argsort(uids, kind="stable")
+        return uids[rows], rows
+
+    @cached_property
+    def operation_rows(self) -> Int64s:
+        """The row in ``operations`` of each event of ``index.gpu_edge``, -1 if it has none."""
+        events = self.tables["gpu_work"].select(C.uid, C.operation_uid).drop_nulls()
+        graph_events = pl.DataFrame({C.uid: self.index.gpu_edge[0]})
+        found = graph_events.join(events, on=C.uid, how="left", maintain_order="left")
+        return self.rows_of(found[C.operation_uid].fill_null(-1).to_numpy())
+
+    def gpu_ns(self, operations: Sequence[int]) -> int:
+        """Return the recorded time of the GPU work of operations."""
+        rows = self.rows_of(operations)
+        return int(self._gpu_ns_of_rows[rows[rows >= 0]].sum())
+
+    @cached_property
+    def _gpu_ns_of_rows(self) -> Int64s:
+        """The recorded time of the GPU work of each row of ``operations``."""
+        events = self.tables["gpu_work"].select(C.operation_uid, C.dur_ns).drop_nulls()
+        rows = self.rows_of(events[C.operation_uid].to_numpy())
+        gpu_ns = np.zeros(self._operations[0].size + 1, np.int64)
+        np.add.at(gpu_ns, rows, events[C.dur_ns].to_numpy())
+        return gpu_ns[:-1]
 
     def target_factors(self, work: Work, target_pct: float) -> tuple[Int64s, Float64s]:
-        """Return the GPU events of operations below a target, and the factor of each.
+        """Return the duration edges of operations below a target, and the factor of each.
 
         An operation reaches the target as a whole, so all its events have one factor, which leaves
         them KERNEL_FLOOR_US on average.
         """
-        factors = self.operation_factors(target_pct)
-        factor = (
-            self.tables["gpu_work"]
-            .lazy()
-            .filter(self._belongs_to(work))
-            .join(factors, left_on=C.operation_uid, right_on=C.uid)
-            .select(C.uid, "factor")
-            .filter(pl.col("factor") < 1)
-            .collect()
-        )
-        return factor[C.uid].to_numpy(), factor["factor"].to_numpy()
+        places = self._places(work)
+        factors = np.append(self.operation_factors(target_pct), 1.0)[self.operation_rows[places]]
+        is_below = factors < 1
+        return self.index.gpu_edge[1][places[is_below]], factors[is_below]
 
     def has_efficiency(self, work: Work) -> bool:
         """Return whether the efficiency of any operation of some work is known."""
-        factors = self.operation_factors(impact.FULL_PCT)
-        own = self.tables["gpu_work"].lazy().filter(self._belongs_to(work))
-        rated = own.join(factors, left_on=C.operation_uid, right_on=C.uid, how="semi")
-        return not rated.select(C.uid).collect().is_empty()
+        factors = np.append(self.operation_factors(impact.FULL_PCT), np.nan)
+        return not bool(np.isnan(factors[self.operation_rows[self._places(work)]]).all())
 
-    def operation_factors(self, target_pct: float) -> pl.LazyFrame:
-        """Return the operations with a reliable efficiency and the factor by which each gets
-        shorter at a target (``uid, factor``)."""
-        return (
-            self.tables["operations"]
-            .lazy()
-            .filter(impact.has_efficiency() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT))
-            .select(C.uid, factor=1 - impact.saved_us(target_pct) / pl.col(C.kernel_time_us))
-        )
-
-    @cached_property
-    def operation_edges(self) -> pl.DataFrame:
-        """The duration edges of the GPU events of operations (``edge, operation_uid``)."""
-        uids, edges = self.index.gpu_edge
-        known = self.tables["gpu_work"].select(C.uid, C.operation_uid).drop_nulls()
-        found = pl.DataFrame({C.uid: uids, "edge": edges}).join(known, on=C.uid)
-        return found.drop(C.uid)
+    def operation_factors(self, target_pct: float) -> Float64s:
+        """Return the factor by which each of ``operations`` gets shorter at a target; NaN without a
+        reliable efficiency."""
+        is_rated = impact.has_efficiency() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT)
+        factor = 1 - impact.saved_us(target_pct) / pl.col(C.kernel_time_us)
+        found = self.tables["operations"].select(pl.when(is_rated).then(factor))
+        return found.to_series().cast(pl.Float64).to_numpy()
 
     def fastest_ns(self, uids: Sequence[int]) -> Int64s:
         """Return for each collective the time of the fastest of its kind, group and size."""
