@@ -92,6 +92,8 @@ def without_removed(result: AnalysisResult, others: Iterable[AnalysisResult]) ->
         if finding.check == contiguous_copies.__name__
         for uid in finding.shared_uids
     }
+    if not removed:
+        return result
     remaining = tuple(
         finding
         for finding in result.findings

@@ -168,8 +168,7 @@ class OperationGroup:
 
     def select(self, *columns: str) -> pl.DataFrame:
         """Return these columns of the rows."""
-        found = self.every.select(columns)
-        return found if self.places is None else found[self.places]
+        return pl.DataFrame([self._values(column) for column in columns])
 
     def each_row(self) -> Iterator[dict[str, Any]]:
         """Yield the rows; they are copied a few at a time, as often the first ones are enough."""
@@ -238,11 +237,13 @@ class OperationGroup:
 
         Rows differ in what is recorded beside arguments, too, such as the thread.
         """
-        number = pl.int_range(pl.len())
-        rows = self.select(*ARGUMENTS, C.operation_count)
-        rows = rows.with_columns(number=pl.when(pl.col(C.input_dims).is_null()).then(number))
-        grouped = rows.group_by(*ARGUMENTS, "number", maintain_order=True)
-        return grouped.agg(pl.col(C.operation_count).sum())[C.operation_count]
+        number = pl.when(pl.col(C.input_dims).is_null()).then(pl.int_range(pl.len()))
+        rows = self.select(*ARGUMENTS, C.operation_count).lazy()
+        grouped = rows.with_columns(number=number).group_by(
+            *ARGUMENTS, "number", maintain_order=True
+        )
+        found = grouped.agg(pl.col(C.operation_count).sum()).select(C.operation_count)
+        return found.collect().to_series()
 
     @cached_property
     def time_per_call(self) -> float | Message:
@@ -336,16 +337,44 @@ def groups(
 ) -> Iterator[OperationGroup]:
     """Yield the rows (those that are ``wanted``) by operator, pattern (or launch bound), bound and
     peak, if they have at least ``min_compute_pct`` of compute; most time first."""
+    yield from groups_of(rows, in_groups(rows), wanted, min_compute_pct)
+
+
+def in_groups(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that can become groups, most time first: their index ``row``, the number of
+    their ``group``, and the columns that groups add up."""
+    kind = pl.coalesce(PATTERN, pl.when(C.is_launch_bound).then(pl.lit(LAUNCH_BOUND)))
     keys = {
-        C.kind: pl.coalesce(PATTERN, pl.when(C.is_launch_bound).then(pl.lit(LAUNCH_BOUND))),
+        C.name: pl.col(C.name),
+        C.bound: pl.col(C.bound),
+        C.kind: kind,
         "peak": pl.when(pl.col(C.bound) == "compute").then(C.compute),
     }
-    found = (
-        rows.lazy()
-        .with_row_index("row")
-        .filter(pl.lit(value=True) if wanted is None else wanted)
+    sums = (C.kernel_time_us, C.percent_of_compute)
+    keyed = rows.lazy().select(C.uid, *sums, **keys).with_row_index("row")
+    numbers = keyed.select(*keys).unique(maintain_order=True).with_row_index("group")
+    return (
+        keyed.join(numbers, on=[*keys], how="left", nulls_equal=True, maintain_order="left")
         .sort(C.kernel_time_us, C.uid, descending=[True, False])
-        .group_by(C.name, C.bound, maintain_order=True, **keys)
+        .select("row", "group", *sums)
+        .collect()
+    )
+
+
+def groups_of(
+    rows: pl.DataFrame,
+    grouped: pl.DataFrame,
+    wanted: pl.Expr | None = None,
+    min_compute_pct: float = 0.0,
+) -> Iterator[OperationGroup]:
+    """Yield ``groups`` of rows of which ``in_groups`` is known."""
+    is_wanted = pl.lit(value=True)
+    if wanted is not None:
+        is_wanted = pl.lit(rows.select(wanted).to_series()[grouped["row"]])
+    found = (
+        grouped.lazy()
+        .filter(is_wanted)
+        .group_by("group", maintain_order=True)
         .agg("row", pl.col(C.kernel_time_us, C.percent_of_compute).sum())
         .filter(pl.col(C.percent_of_compute) >= min_compute_pct)
         .sort(C.kernel_time_us, descending=True, maintain_order=True)

@@ -83,34 +83,53 @@ def _proposal(finding: Finding, simulation: Simulation) -> Callable[[End], tuple
         if finding.check == POOR_OVERLAP:
             hidden = _hidden_part(finding.impact.saved_ms.high, simulation)
         return lambda _: hidden
-    own, saved_ms = own_work(finding, simulation.tables["gpu_work"]), finding.impact.saved_ms
-    if own.is_empty():
+    saved_ms = finding.impact.saved_ms
+    least_us = KERNEL_FLOOR_US if finding.impact.method == "perf model" else 0.0
+    own = _own_events(finding, simulation)
+    if own is None:
+        work = _operations(finding)
+        if not (gpu_ns := simulation.gpu_ns(work.operations)):
+            return lambda _: ()
+        changes: Changes = partial(_shorter, work, gpu_ns, least_us)
+    elif own.is_empty():
         return lambda _: ()
-    if finding.check in FUSED:
+    elif finding.check in FUSED:
         changes = _fused(finding, own, saved_ms.high, simulation)
+    elif pool.startswith(COPIES_POOL):
+        changes = partial(_fewer_copies, own, simulation)
     else:
-        least_us = KERNEL_FLOOR_US if finding.impact.method == "perf model" else 0.0
-        changes = partial(_shorter, pool, own, _named(finding, own), least_us, simulation)
+        changes = partial(_shorter, _named(finding, own), _gpu_ns(own), least_us)
     return lambda end: changes(getattr(saved_ms, end))
 
 
-def _shorter(
-    pool: str,
-    own: pl.DataFrame,
-    work: Work,
-    least_us: float,
-    simulation: Simulation,
-    saved_ms: float,
-) -> tuple[Change, ...]:
-    """Return the changes that shorten GPU work by ``saved_ms``, kernels to ``least_us`` each."""
-    factor = _factor(own, saved_ms)
-    if pool.startswith(COPIES_POOL):
-        calls = own[C.launch_uid].drop_nulls()
-        waits = calls.filter(calls.is_in(simulation.waiting_calls.tolist()))
-        return (ScaleGpu(work=work, factor=factor), RemoveWait(calls=tuple(waits.to_list())))
+def _own_events(finding: Finding, simulation: Simulation) -> pl.DataFrame | None:
+    """Return the GPU work of a finding; None if it is named by operations (``_operations``) and
+    gets shorter as a whole, as the rows of a million events are not needed then."""
+    if finding.check not in FUSED and _is_of_operations(finding):
+        return None
+    return own_work(finding, simulation.tables["gpu_work"])
+
+
+def _shorter(work: Work, gpu_ns: int, least_us: float, saved_ms: float) -> tuple[Change, ...]:
+    """Return the changes that shorten GPU work of ``gpu_ns`` by ``saved_ms``, kernels to
+    ``least_us`` each."""
+    factor = _factor(gpu_ns, saved_ms)
     if factor < MIN_REMAINING:
         return (RemoveGpu(work=work),)
     return (ScaleGpu(work=work, factor=factor, least_us=least_us),)
+
+
+def _fewer_copies(
+    own: pl.DataFrame, simulation: Simulation, saved_ms: float
+) -> tuple[Change, ...]:
+    """Return the changes that shorten copies by ``saved_ms`` and remove the waits for them."""
+    calls = own[C.launch_uid].drop_nulls()
+    waits = calls.filter(calls.is_in(simulation.waiting_calls.tolist()))
+    work = Work(uids=tuple(own[C.uid].to_list()))
+    return (
+        ScaleGpu(work=work, factor=_factor(_gpu_ns(own), saved_ms)),
+        RemoveWait(calls=tuple(waits.to_list())),
+    )
 
 
 def pool_changes(pool: str, left: float, simulation: Simulation) -> tuple[Change, ...]:
@@ -128,14 +147,20 @@ def _hidden_part(saved_ms: float, simulation: Simulation) -> tuple[Change, ...]:
     """Return the change in which collectives take ``saved_ms`` less: what compute can hide."""
     uids = simulation.tables["collectives"][C.uid].implode()
     own = simulation.tables["gpu_work"].filter(pl.col(C.linked) & pl.col(C.uid).is_in(uids))
-    factor = _factor(own, saved_ms)
+    factor = _factor(_gpu_ns(own), saved_ms)
     mode = CollectiveMode.SCALE
     return (Collective(uids=tuple(own[C.uid].to_list()), mode=mode, factor=factor),)
 
 
-def _factor(work: pl.DataFrame, saved_ms: float) -> float:
-    """Return the part of its time (0 to 1) that GPU work takes if it saves ``saved_ms``."""
-    whole_ms = float(work[C.dur_ns].sum()) / 1e6
+def _gpu_ns(work: pl.DataFrame) -> int:
+    """Return the time of GPU work."""
+    return int(work[C.dur_ns].sum())
+
+
+def _factor(gpu_ns: int, saved_ms: float) -> float:
+    """Return the part of its time (0 to 1) that GPU work of ``gpu_ns`` takes if it saves
+    ``saved_ms``."""
+    whole_ms = float(gpu_ns) / 1e6
     return max(0.0, 1 - saved_ms / whole_ms) if whole_ms > 0 else 1.0
 
 
@@ -151,8 +176,8 @@ def _fused(finding: Finding, own: pl.DataFrame, most_ms: float, simulation: Simu
         changes = partial(_with_instances, finding, own, chains, without_host=without_host)
         if simulation.steps_saved_ms(changes(most_ms)) <= simulation.compute_saved_ms:
             return changes
-    work = _named(finding, own)
-    return lambda saved_ms: (ScaleGpu(work=work, factor=_factor(own, saved_ms)),)
+    work, gpu_ns = _named(finding, own), _gpu_ns(own)
+    return lambda saved_ms: (ScaleGpu(work=work, factor=_factor(gpu_ns, saved_ms)),)
 
 
 def _with_instances(
@@ -167,7 +192,7 @@ def _with_instances(
     uids = [uid for chain in chains for uid in chain.uids]
     is_found = pl.col(C.uid).is_in(uids)
     part = min(1.0, len(chains) / _count(finding, "instances"))
-    factor = _factor(own.filter(is_found), saved_ms * part)
+    factor = _factor(_gpu_ns(own.filter(is_found)), saved_ms * part)
     fused = [
         Fuse(
             uids=chain.uids,
@@ -180,7 +205,7 @@ def _with_instances(
     if part == 1 or rest.is_empty():
         return tuple(fused)
     others = Work(uids=tuple(rest[C.uid].to_list()))
-    return (ScaleGpu(work=others, factor=_factor(rest, saved_ms * (1 - part))), *fused)
+    return (ScaleGpu(work=others, factor=_factor(_gpu_ns(rest), saved_ms * (1 - part))), *fused)
 
 
 class _Instance(NamedTuple):
@@ -240,9 +265,18 @@ def _count(finding: Finding, name: str) -> int:
 def _named(finding: Finding, own: pl.DataFrame) -> Work:
     """Return the work of a finding, by its operations if it concerns all of their work: there can
     be a million events."""
-    if finding.time_pool or finding.kernels or finding.events:
+    if not _is_of_operations(finding):
         return Work(uids=tuple(own[C.uid].to_list()))
+    return _operations(finding)
+
+
+def _operations(finding: Finding) -> Work:
     return Work(operations=tuple(sorted(finding.row_uids)))
+
+
+def _is_of_operations(finding: Finding) -> bool:
+    """Return whether a finding concerns all work of its operations."""
+    return not (finding.time_pool or finding.kernels or finding.events)
 
 
 def united_spans(spans: pl.DataFrame) -> tuple[Span, ...]:
