@@ -23,9 +23,9 @@ from jarvis.analyses.operations import (
     LAUNCH_BOUND,
     LAUNCH_BOUND_RULE,
     MIN_COMPUTE_PCT,
+    Grouped,
     OperationGroup,
     groups_of,
-    in_groups,
 )
 from jarvis.findings import EvidenceValue, Finding, Impact
 from jarvis.schemas.names import C
@@ -230,10 +230,10 @@ class _Subject:
 
 def _subjects(data: CategoryData, wanted: pl.Expr) -> list[_Subject]:
     """Return the groups that are large enough for a finding and do not exceed what is usual."""
-    grouped = data.once(in_groups, lambda watched: in_groups(watched.operations))
+    grouped = data.once(Grouped, lambda watched: Grouped.of(watched.operations))
     found = (
         _Subject(group, expectation(data, group), _advice(data, group))
-        for group in groups_of(data.operations, grouped, wanted, MIN_COMPUTE_PCT)
+        for group in groups_of(grouped, wanted, MIN_COMPUTE_PCT)
     )
     return [each for each in found if each.usual is None or not each.usual.is_exceeded]
 

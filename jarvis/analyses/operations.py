@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
@@ -154,12 +154,14 @@ class OperationGroup:
     """Rows of one operator with one pattern or bound: the subject of a finding.
 
     An operator's time is spread over one row per shape; thresholds on single rows would miss it.
-    ``places`` are those of its rows in ``every``, most time first; None if it has them all. Times
-    in ms, shares and efficiencies in percent.
+    ``places`` are those of its rows in ``every``, most time first; None if it has them all.
+    ``grouped`` are all rows by group, if it is one of them. Times in ms, shares and efficiencies in
+    percent.
     """
 
     every: pl.DataFrame
     places: pl.Series | None = None
+    grouped: "Grouped | None" = None
 
     @property
     def rows(self) -> pl.DataFrame:
@@ -221,29 +223,22 @@ class OperationGroup:
         """Return the calls of the operator."""
         return int(self._sum(C.operation_count))
 
-    @cached_property
+    @property
     def signatures(self) -> int:
         """Return the number of distinct arguments, and of rows without recorded ones."""
-        return len(self._calls_by_arguments)
+        return int(self._signatures.n_unique())
 
     @property
     def heaviest_calls(self) -> int:
         """Return the calls with the arguments of the heaviest row."""
-        return int(self._calls_by_arguments[0])
+        is_same = self._signatures == self._signatures[0]
+        return int(self._values(C.operation_count).filter(is_same).sum())
 
     @cached_property
-    def _calls_by_arguments(self) -> pl.Series:
-        """Return the calls of each distinct arguments, the heaviest row's first.
-
-        Rows differ in what is recorded beside arguments, too, such as the thread.
-        """
-        number = pl.when(pl.col(C.input_dims).is_null()).then(pl.int_range(pl.len()))
-        rows = self.select(*ARGUMENTS, C.operation_count).lazy()
-        grouped = rows.with_columns(number=number).group_by(
-            *ARGUMENTS, "number", maintain_order=True
-        )
-        found = grouped.agg(pl.col(C.operation_count).sum()).select(C.operation_count)
-        return found.collect().to_series()
+    def _signatures(self) -> pl.Series:
+        if self.grouped is None or self.places is None:
+            return signature_numbers(self.select(*ARGUMENTS))
+        return self.grouped.signatures[self.places]
 
     @cached_property
     def time_per_call(self) -> float | Message:
@@ -332,55 +327,82 @@ def weighted_efficiency(rows: pl.DataFrame) -> float | None:
     return float((known[C.pct_roofline] * known[C.kernel_time_us]).sum()) / time_us
 
 
+@dataclass(frozen=True)
+class Grouped:
+    """Rows by group, which are the same at every target.
+
+    ``ordered`` has the rows most time first: their index ``row``, the number of their ``group``,
+    and the columns that groups add up.
+    """
+
+    rows: pl.DataFrame
+    ordered: pl.DataFrame
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame) -> Self:
+        """Find the groups of rows: those of one operator, pattern (or launch bound), bound and
+        peak."""
+        kind = pl.coalesce(PATTERN, pl.when(C.is_launch_bound).then(pl.lit(LAUNCH_BOUND)))
+        peak = pl.when(pl.col(C.bound) == "compute").then(C.compute)
+        keys = rows.select(C.name, C.bound, kind.alias(C.kind), peak.alias("peak"))
+        ordered = (
+            rows.select(C.uid, C.kernel_time_us, C.percent_of_compute, group=_numbers(keys))
+            .with_row_index("row")
+            .sort(C.kernel_time_us, C.uid, descending=[True, False])
+            .drop(C.uid)
+        )
+        return cls(rows, ordered)
+
+    @cached_property
+    def signatures(self) -> pl.Series:
+        """The ``signature_numbers`` of the rows."""
+        return signature_numbers(self.rows)
+
+
+def signature_numbers(rows: pl.DataFrame) -> pl.Series:
+    """Return a number for the arguments of each row, its own for rows without recorded ones.
+
+    Rows differ in what is recorded beside arguments, too, such as the thread.
+    """
+    number = pl.when(pl.col(C.input_dims).is_null()).then(pl.int_range(pl.len()))
+    return _numbers(rows.select(*ARGUMENTS, number=number))
+
+
+def _numbers(rows: pl.DataFrame) -> pl.Series:
+    """Return a number for each row, equal for equal rows."""
+    numbered = rows.unique(maintain_order=True).with_row_index("index")
+    found = rows.join(
+        numbered, on=rows.columns, how="left", nulls_equal=True, maintain_order="left"
+    )
+    return found["index"]
+
+
 def groups(
     rows: pl.DataFrame, wanted: pl.Expr | None = None, min_compute_pct: float = 0.0
 ) -> Iterator[OperationGroup]:
-    """Yield the rows (those that are ``wanted``) by operator, pattern (or launch bound), bound and
-    peak, if they have at least ``min_compute_pct`` of compute; most time first."""
-    yield from groups_of(rows, in_groups(rows), wanted, min_compute_pct)
-
-
-def in_groups(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that can become groups, most time first: their index ``row``, the number of
-    their ``group``, and the columns that groups add up."""
-    kind = pl.coalesce(PATTERN, pl.when(C.is_launch_bound).then(pl.lit(LAUNCH_BOUND)))
-    keys = {
-        C.name: pl.col(C.name),
-        C.bound: pl.col(C.bound),
-        C.kind: kind,
-        "peak": pl.when(pl.col(C.bound) == "compute").then(C.compute),
-    }
-    sums = (C.kernel_time_us, C.percent_of_compute)
-    keyed = rows.lazy().select(C.uid, *sums, **keys).with_row_index("row")
-    numbers = keyed.select(*keys).unique(maintain_order=True).with_row_index("group")
-    return (
-        keyed.join(numbers, on=[*keys], how="left", nulls_equal=True, maintain_order="left")
-        .sort(C.kernel_time_us, C.uid, descending=[True, False])
-        .select("row", "group", *sums)
-        .collect()
-    )
+    """Yield the rows (those that are ``wanted``) by group, if they have at least
+    ``min_compute_pct`` of compute; most time first."""
+    yield from groups_of(Grouped.of(rows), wanted, min_compute_pct)
 
 
 def groups_of(
-    rows: pl.DataFrame,
-    grouped: pl.DataFrame,
-    wanted: pl.Expr | None = None,
-    min_compute_pct: float = 0.0,
+    grouped: Grouped, wanted: pl.Expr | None = None, min_compute_pct: float = 0.0
 ) -> Iterator[OperationGroup]:
-    """Yield ``groups`` of rows of which ``in_groups`` is known."""
-    is_wanted = pl.lit(value=True)
+    """Yield ``groups`` of rows whose groups are known."""
+    ordered = grouped.ordered
     if wanted is not None:
-        is_wanted = pl.lit(rows.select(wanted).to_series()[grouped["row"]])
+        is_wanted = grouped.rows.select(wanted.fill_null(value=False)).to_series()
+        ordered = ordered.filter(is_wanted[ordered["row"]])
     found = (
-        grouped.lazy()
-        .filter(is_wanted)
+        ordered.lazy()
         .group_by("group", maintain_order=True)
         .agg("row", pl.col(C.kernel_time_us, C.percent_of_compute).sum())
         .filter(pl.col(C.percent_of_compute) >= min_compute_pct)
         .sort(C.kernel_time_us, descending=True, maintain_order=True)
         .collect()
     )
-    yield from (OperationGroup(rows, own) for own in found["row"])
+    for places in found["row"]:
+        yield OperationGroup(grouped.rows, places, grouped)
 
 
 def timeline_window(gpu_work: pl.DataFrame) -> pl.DataFrame:

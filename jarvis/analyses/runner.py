@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import unwrap
+from operator import attrgetter
 from typing import Any, Protocol
 
 import polars as pl
@@ -143,7 +144,8 @@ def run_analyses(
 
     ``compute_units`` is the number of compute units of the GPU, None if the trace lacks it;
     ``simulation`` is None if step times cannot be simulated. ``described`` are rows of categories
-    with the columns that their analyses added, which do not depend on ``targets``. ``inference``
+    with the columns that their analyses added, which do not depend on ``targets``: they need no
+    ``compute_units``. ``inference``
     are tables that the report lacks. ``known`` keeps what is the same at every target for the next
     one. Analyses ``only_with`` other tables are left out.
     """
@@ -153,13 +155,14 @@ def run_analyses(
         return inference[name] if name in inference else _table(report, name)
 
     analyses = {key: each for key, each in analyses.items() if _applies(each, table)}
-    top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
     claimed: dict[tuple[object, ...], pl.DataFrame] = {}
-    nothing = split.operations.clear()
+    nothing, top_uids = split.operations.clear(), frozenset[int]()
     if described is None:
         claimed = split.operations.partition_by(C.category, as_dict=True)
+        top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
     facts = Facts(table, known.setdefault(Facts, {}))
-    replayed = replayed_operations(table)
+    if replayed_operations not in known:
+        known[replayed_operations] = replayed_operations(table)
     outcomes: dict[str, AnalysisOutcome] = {}
     for key, analysis in analyses.items():
         try:
@@ -178,7 +181,7 @@ def run_analyses(
                 tables=_needed(analysis, table),
                 target_pct=targets.of_category(key),
                 baseline=split.baseline,
-                replayed_uids=replayed,
+                replayed_uids=known[replayed_operations],
                 known=known.setdefault(key, {}),
             )
             outcomes[key] = _run(analysis, report, facts, data)
@@ -394,6 +397,6 @@ def is_no_action(text: tuple[Message, ...]) -> bool:
 
 def subject_of(finding: Finding) -> Subject:
     """Return what the preconditions of a finding's actions are about."""
-    uids = tuple(operation.uid for operation in finding.operations) or finding.shared_uids
+    uids = tuple(map(attrgetter("uid"), finding.operations)) or finding.shared_uids
     direction = finding.evidence.get("direction")
     return Subject(uids, direction if isinstance(direction, str) else None)

@@ -24,7 +24,6 @@ from jarvis.pipeline.assembly import with_results, write_analysis
 from jarvis.pipeline.inputs import (
     StoredInput,
     choose_hardware,
-    compute_units,
     is_target_only,
     read_arch_json,
     reprojected_options,
@@ -134,7 +133,7 @@ def at_targets(run: Run, targets: Targets) -> Run:
     options = replace(
         run.manifest.options, target_pct=targets.pct, category_targets=targets.own_text
     )
-    analyses, manifest = load_analyses(), run.manifest
+    analyses = load_analyses()
     made = {
         key: analyses[key]
         for key, result in run.results.items()
@@ -146,7 +145,6 @@ def at_targets(run: Run, targets: Targets) -> Run:
         _OwnTables(run),
         made,
         _split(run),
-        compute_units=compute_units(manifest.trace, manifest.hardware),
         targets=targets,
         simulation=run.simulation_if_any,
         described={

@@ -119,9 +119,7 @@ def _shorter(work: Work, gpu_ns: int, least_us: float, saved_ms: float) -> tuple
     return (ScaleGpu(work=work, factor=factor, least_us=least_us),)
 
 
-def _fewer_copies(
-    own: pl.DataFrame, simulation: Simulation, saved_ms: float
-) -> tuple[Change, ...]:
+def _fewer_copies(own: pl.DataFrame, simulation: Simulation, saved_ms: float) -> tuple[Change, ...]:
     """Return the changes that shorten copies by ``saved_ms`` and remove the waits for them."""
     calls = own[C.launch_uid].drop_nulls()
     waits = calls.filter(calls.is_in(simulation.waiting_calls.tolist()))
