@@ -31,6 +31,7 @@ from jarvis.charts.rooflines import (
     bandwidth_roofline,
     compute_roofline,
     roofline,
+    rows_for_roofline,
     suits_intensity,
 )
 from jarvis.charts.row_names import with_short_names
@@ -91,6 +92,7 @@ __all__ = [
     "parts_of_time",
     "path_color",
     "roofline",
+    "rows_for_roofline",
     "savings",
     "savings_height",
     "scatter",

@@ -108,7 +108,7 @@ def compute_roofline(
     ``rows`` have the columns of ``operations``, ``arguments`` and ``state``; those without FLOPs
     are left out. A dashed line marks ``target_pct`` of each ceiling.
     """
-    return _drawing(over_intensity(_needed(rows)), columns, target_pct, palette)
+    return _drawing(over_intensity(rows_for_roofline(rows)), columns, target_pct, palette)
 
 
 def bandwidth_roofline(
@@ -118,7 +118,7 @@ def bandwidth_roofline(
 
     ``rows`` as for ``compute_roofline``; those without bytes are left out.
     """
-    return _drawing(over_size(_needed(rows)), columns, target_pct, palette)
+    return _drawing(over_size(rows_for_roofline(rows)), columns, target_pct, palette)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +291,8 @@ def _drawing(placed: Placed, columns: Columns, target_pct: float, palette: Palet
     return Drawing(spec, datasets, note_of_outside(points, domains))
 
 
-def _needed(rows: pl.DataFrame) -> pl.DataFrame:
-    """Select the columns that the charts use, as all are copied for the drawn points."""
+def rows_for_roofline(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns that the charts use, as filters and sorts copy all."""
     return rows.select(name for name in _NEEDED if name in rows.columns)
 
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from jarvis import charts
 from jarvis.analyses.base import Panel, PanelKind
-from jarvis.charts.marks import in_readable_unit, largest
+from jarvis.charts.marks import ends_of, in_readable_unit, largest
 from jarvis.charts.palette import NOT_AVAILABLE
 from jarvis.impact import share_pct
 from jarvis.schemas.names import C
@@ -67,8 +67,9 @@ class Kind:
 
 def _draw_roofline(data: PanelData) -> charts.Drawing | None:
     of_bandwidth = data.panel.y == C.tb_per_s
-    rated = data.rows.filter(pl.col("state") != NOT_AVAILABLE)
-    rows = rated if (rated[C.tb_per_s] > 0).any() else data.rows
+    every = charts.rows_for_roofline(data.rows)
+    rated = every.filter(pl.col("state") != NOT_AVAILABLE)
+    rows = rated if (rated[C.tb_per_s] > 0).any() else every
     drawing = charts.roofline(
         rows, data.columns, data.target_pct, data.colors, is_of_bandwidth=of_bandwidth
     )
@@ -149,14 +150,19 @@ def _draw_scatter(data: PanelData) -> charts.Drawing | None:
 
 def _is_one_place(data: PanelData) -> bool:
     """Return whether several points have practically the same place on the horizontal axis."""
-    x, y = data.axes
-    places = data.rows.filter(charts.is_point(x, y))[x].sort()
-    return places.len() > 1 and bool(places[-1] < _ONE_PLACE * places[0])
+    places = _points(data)[data.axes[0]]
+    lowest, highest = ends_of(places)
+    return places.len() > 1 and highest < _ONE_PLACE * lowest
+
+
+def _points(data: PanelData) -> pl.DataFrame:
+    """Return x and y of the rows that a scatter plot can show."""
+    return data.rows.select(*dict.fromkeys(data.axes)).filter(charts.is_point(*data.axes))
 
 
 def _title_of_scatter(data: PanelData) -> str:
-    x, y = data.axes
-    values = data.rows.filter(charts.is_point(x, y)).select(y)
+    _, y = data.axes
+    values = _points(data).select(y)
     column, divisor = in_readable_unit(data.columns[y], largest(values[y]))
     value = values.median().item() / divisor
     shown = percent(value) if column.unit == "%" else f"{decimal(value)} {column.unit}"
