@@ -8,7 +8,7 @@ from streamlit.navigation.page import StreamlitPage
 
 from jarvis.analyses.chain_context import fusion_findings_of
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.state import HASH_OPENED, HASH_STORED, Opened
+from jarvis.dashboard.session.state import Opened, cached, of_opened, of_stored
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS
 from jarvis.findings import Finding, Priority, Status
 from jarvis.reports.utilization import category_times_in_steps_ms
@@ -112,7 +112,7 @@ def _link(page: StreamlitPage, mark: PageMark | None) -> None:
         navigation.menu_link(page, f"{title} {mark.label}".rstrip(), mark.tooltip)
 
 
-@st.cache_resource(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+@cached(_MAX_CACHED, of_opened)
 def page_marks(now: Opened) -> Mapping[str, PageMark]:
     """Return the marks of the pages of all analyses of a run, by URL path."""
     figures, marks = RunFigures.of(now.run.manifest), {}
@@ -132,7 +132,7 @@ def page_marks(now: Opened) -> Mapping[str, PageMark]:
     return marks
 
 
-@st.cache_resource(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
+@cached(_MAX_CACHED, of_stored)
 def _times_in_steps_ms(now: Opened) -> Mapping[str, float]:
     return category_times_in_steps_ms(now.run)
 

@@ -328,7 +328,7 @@ def marks_of_opened(catalog: Catalog) -> Mapping[str, PageMark]:
         return {}
 
 
-@st.cache_data(max_entries=_MAX_CACHED_LINES, show_spinner=False, hash_funcs=state.HASH_STORED)
+@state.cached(_MAX_CACHED_LINES, state.of_stored)
 def _hardware_line(now: state.Opened) -> str:
     """Return the GPU and its peaks as Markdown."""
     hardware = now.run.manifest.hardware

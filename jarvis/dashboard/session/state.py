@@ -1,10 +1,13 @@
 """The open analysis, and caches of its data."""
 
-from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import lru_cache, wraps
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import polars as pl
 import polars.selectors as cs
@@ -26,8 +29,12 @@ from jarvis.server.actions import visible_run_dir
 from jarvis.server.storage.artifacts import is_local
 from jarvis.server.storage.loaded_runs import loaded_run, loaded_timeline
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
 CURRENT = "_analysis_id"
 _NEXT = "_next_analysis_id"
+_OPENED = "_opened"
 _MAX_CACHED_CATEGORIES = 32
 
 
@@ -68,16 +75,63 @@ class Opened:
         return self.run.targets.pct, self.run.targets.own_text
 
 
+def of_stored(now: Opened) -> Hashable:
+    """Return the key of what does not depend on the targets of an analysis."""
+    return str(now.root), now.stamp
+
+
+def of_opened(now: Opened) -> Hashable:
+    """Return the key of what depends on its targets, as findings do."""
+    return str(now.root), now.stamp, now.run.targets.pct, now.run.targets.own
+
+
 HASH_STORED: dict[str | type[Any], Callable[[Any], Any]] = {
-    Opened: lambda now: (str(now.root), now.stamp),
+    Opened: of_stored,
     Targets: lambda targets: (targets.pct, targets.own),
 }
 """Hash functions for caches of what does not depend on the targets of an ``Opened``."""
 
-HASH_OPENED: dict[str | type[Any], Callable[[Any], Any]] = {
-    Opened: lambda now: (str(now.root), now.stamp, now.run.targets.pct, now.run.targets.own),
-}
-"""Hash functions for caches of what depends on its targets, as findings do."""
+HASH_OPENED: dict[str | type[Any], Callable[[Any], Any]] = {Opened: of_opened}
+"""Hash functions for caches of what depends on its targets."""
+
+
+def cached(
+    most: int, key: Callable[[Opened], Hashable]
+) -> Callable[[Callable[Concatenate[Opened, _P], _R]], Callable[Concatenate[Opened, _P], _R]]:
+    """Return a decorator that keeps the ``most`` recent results of a function of an analysis, for
+    all sessions; do not modify them.
+
+    They belong to the ``key`` of the analysis and the other arguments; those whose names begin with
+    ``_`` depend on these. Sessions that need the same result at once wait for one of them. A page
+    has many such calls: ``st.cache_resource`` inspects the function at each, a tenth of a rerun.
+    """
+
+    def decorate(
+        make: Callable[Concatenate[Opened, _P], _R],
+    ) -> Callable[Concatenate[Opened, _P], _R]:
+        count = sum(not name.startswith("_") for name in signature(make).parameters) - 1
+        cell_of = lru_cache(most)(lambda *_: _Cell[_R]())
+
+        @wraps(make)
+        def result(now: Opened, /, *others: _P.args, **named: _P.kwargs) -> _R:
+            cell = cell_of(key(now), *others[:count], *named.items())
+            if not cell.values:
+                with cell.lock:
+                    if not cell.values:
+                        cell.values = (make(now, *others, **named),)
+            return cell.values[0]
+
+        return result
+
+    return decorate
+
+
+@dataclass(slots=True)
+class _Cell(Generic[_R]):
+    """A result, if it is known."""
+
+    lock: Lock = field(default_factory=Lock)
+    values: tuple[_R] | tuple[()] = ()
 
 
 def current_id() -> str | None:
@@ -102,6 +156,16 @@ def pop_next() -> str | None:
     return analysis_id
 
 
+@contextmanager
+def one_rerun() -> Iterator[None]:
+    """Look for the open analysis once within the block, in which a page is drawn."""
+    st.session_state[_OPENED] = {}
+    try:
+        yield
+    finally:
+        st.session_state.pop(_OPENED, None)  # a session that waits must not keep the tables
+
+
 def opened() -> Opened:
     """Return the open analysis.
 
@@ -114,7 +178,10 @@ def opened() -> Opened:
     analysis_id = current_id()
     if analysis_id is None:
         raise NoAnalysisError
-    return load_stored(analysis_id)
+    known: dict[str, Opened] = st.session_state.get(_OPENED, {})
+    if analysis_id not in known:
+        known[analysis_id] = load_stored(analysis_id)
+    return known[analysis_id]
 
 
 def load_stored(analysis_id: str) -> Opened:
@@ -141,17 +208,17 @@ def rows_of(analysis: Opened, key: str) -> pl.DataFrame:
 
     Filtering and sorting copy rows, and nested columns make that slow.
     """
-    return _rows(str(analysis.root), analysis.stamp, key)
+    return _rows(analysis, key)
 
 
 def recomputed_of(analysis: Opened) -> Collection[int]:
     """Return the ``uid`` of calls that activation checkpointing repeats."""
-    return _recomputed(str(analysis.root), analysis.stamp)
+    return _recomputed(analysis)
 
 
 def call_path_of(analysis: Opened, key: str, uid: int) -> CallPath | None:
     """Return the parent chain and subtree of an operation, if the run has them."""
-    return _call_paths(str(analysis.root), analysis.stamp, key).get(uid)
+    return _call_paths(analysis, key).get(uid)
 
 
 def palette() -> Palette:
@@ -159,24 +226,23 @@ def palette() -> Palette:
     return PALETTES[st.context.theme.type or "light"]
 
 
-@st.cache_resource(max_entries=_MAX_CACHED_CATEGORIES, show_spinner=False)
-def _rows(root: str, stamp: int, key: str) -> pl.DataFrame:
-    rows = loaded_run(root, stamp).category_operations(key).select(~cs.nested())
+@cached(_MAX_CACHED_CATEGORIES, of_stored)
+def _rows(now: Opened, key: str) -> pl.DataFrame:
+    rows = now.run.category_operations(key).select(~cs.nested())
     # They are already sorted; this tells Polars so, which makes later sorts free.
     longest_first = rows.sort(C.kernel_time_us, descending=True, maintain_order=True)
-    return with_short_names(longest_first, recomputed=_recomputed(root, stamp))
+    return with_short_names(longest_first, recomputed=_recomputed(now))
 
 
-@st.cache_resource(max_entries=_MAX_CACHED_CATEGORIES, show_spinner=False)
-def _recomputed(root: str, stamp: int) -> Collection[int]:
+@cached(_MAX_CACHED_CATEGORIES, of_stored)
+def _recomputed(now: Opened) -> Collection[int]:
     """Return the calls that activation checkpointing repeats."""
-    run = loaded_run(root, stamp)
-    tree = run.tables.get("call_tree")
+    tree = now.run.tables.get("call_tree")
     if tree is None or not tree[C.name].str.contains(CHECKPOINT).any():
         return ()  # without reading the long table of host calls
-    return frozenset(recomputed_calls(run))
+    return frozenset(recomputed_calls(now.run))
 
 
-@st.cache_resource(max_entries=_MAX_CACHED_CATEGORIES, show_spinner=False)
-def _call_paths(root: str, stamp: int, key: str) -> Mapping[int, CallPath]:
-    return loaded_run(root, stamp).call_paths(key)
+@cached(_MAX_CACHED_CATEGORIES, of_stored)
+def _call_paths(now: Opened, key: str) -> Mapping[int, CallPath]:
+    return now.run.call_paths(key)

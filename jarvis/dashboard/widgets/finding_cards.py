@@ -16,7 +16,7 @@ from jarvis.analyses.runner import is_no_action
 from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.links import check_parameter, note_control
-from jarvis.dashboard.session.state import HASH_OPENED, Opened
+from jarvis.dashboard.session.state import Opened, cached, of_opened
 from jarvis.dashboard.widgets.elements import LOSS_WORDS, SEVERITY_COLORS, lazy_expander
 from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import (
@@ -235,7 +235,7 @@ def no_longer_findings(now: Opened, key: str | None = None) -> None:
         st.caption(text)
 
 
-@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+@cached(_MAX_CACHED, of_opened)
 def _no_longer_findings(now: Opened, key: str | None) -> str:
     run, target = now.run, target_words(now.run)
     reached: list[str] = []

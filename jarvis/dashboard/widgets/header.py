@@ -4,7 +4,7 @@ import streamlit as st
 
 from jarvis.analyses.base import Analysis
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.state import HASH_STORED, Opened, opened
+from jarvis.dashboard.session.state import Opened, cached, of_stored, opened
 from jarvis.dashboard.widgets.targets import with_targets
 from jarvis.findings import Tier
 from jarvis.reports.gaps import Gap, gaps_of, warnings_of
@@ -39,7 +39,7 @@ def warning_strip(now: Opened, tier: Tier | None) -> None:
         navigation.link(navigation.OVERVIEW, "What this affects", icon=_ICON)
 
 
-@st.cache_resource(max_entries=_MAX_CACHED_GAPS, show_spinner=False, hash_funcs=HASH_STORED)
+@cached(_MAX_CACHED_GAPS, of_stored)
 def _grave_gaps(now: Opened) -> list[Gap]:
     """Return the serious gaps; cached, as every page needs them and they depend on all rows."""
     return [gap for gap in gaps_of(now.run) if gap.is_grave]

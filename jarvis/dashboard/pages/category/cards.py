@@ -8,7 +8,7 @@ import streamlit as st
 from jarvis.analyses.base import Analysis
 from jarvis.analyses.operations import weighted_efficiency
 from jarvis.charts.palette import BELOW_THRESHOLD
-from jarvis.dashboard.session.state import HASH_OPENED, Opened
+from jarvis.dashboard.session.state import Opened, cached, of_opened
 from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.impact import ANOMALY_PCT, NEARLY_ALL_PCT, efficiency_word, has_efficiency, share_pct
 from jarvis.savings import over_steps
@@ -45,7 +45,7 @@ class Figures:
     has_rate: bool
 
 
-@st.cache_resource(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+@cached(_MAX_CACHED, of_opened)
 def figures_of(  # the rows depend on the other parameters
     now: Opened, key: str, filter_id: str, below_pct: float, _rows: pl.DataFrame
 ) -> Figures:

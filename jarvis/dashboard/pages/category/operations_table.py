@@ -14,7 +14,7 @@ from jarvis.analyses.base import Analysis
 from jarvis.charts import LIGHT, STATES, columns_of, largest
 from jarvis.charts.palette import NOT_AVAILABLE
 from jarvis.dashboard.session import selection
-from jarvis.dashboard.session.state import HASH_OPENED, Opened
+from jarvis.dashboard.session.state import Opened, cached, of_opened
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.dashboard.widgets.table import (
@@ -212,14 +212,14 @@ class _Part:
 
 
 # The rows of the cached functions depend on the parameters before them.
-@st.cache_resource(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+@cached(_MAX_CACHED, of_opened)
 def _names(
     now: Opened, key: str, filter_id: str, below_pct: float, _rows: pl.DataFrame
 ) -> list[str]:
     return shown_columns(now.run.analyses[key], _rows)
 
 
-@st.cache_resource(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+@cached(_MAX_CACHED, of_opened)
 def _part(
     now: Opened,
     key: str,

@@ -23,10 +23,11 @@ from jarvis.dashboard.pages.category.step_time import step_line, with_step_savin
 from jarvis.dashboard.pages.report.note_badges import finding_badges
 from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.session.state import (
-    HASH_OPENED,
-    HASH_STORED,
     Opened,
+    cached,
     call_path_of,
+    of_opened,
+    of_stored,
     palette,
     rows_of,
 )
@@ -296,7 +297,7 @@ def _findings(
         st.caption(f"The filters hide the rows of {counted(hidden, 'finding')}.")
 
 
-@st.cache_resource(max_entries=_MAX_CACHED_PANELS, show_spinner=False, hash_funcs=HASH_STORED)
+@cached(_MAX_CACHED_PANELS, of_stored)
 def _labels(now: Opened, key: str, uids: tuple[int, ...]) -> dict[int, tuple[str | None, str]]:
     columns = (C.uid, "arguments", C.params, "difference")
     rows = rows_of(now, key).select(columns).filter(pl.col(C.uid).is_in(uids))
@@ -357,7 +358,7 @@ def _charts(
                 panel_chart(panel, rows, columns, target_pct, key, whole, draw)
 
 
-@st.cache_resource(max_entries=_MAX_CACHED_PANELS, show_spinner=False, hash_funcs=HASH_OPENED)
+@cached(_MAX_CACHED_PANELS, of_opened)
 def _cached_panel(  # the first parameters are what the rows and colors of ``_data`` depend on
     now: Opened,
     name: str,

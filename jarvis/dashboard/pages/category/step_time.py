@@ -9,7 +9,7 @@ import streamlit as st
 
 from jarvis.changes import AtRoofline, Work
 from jarvis.core.errors import NotSimulatedError
-from jarvis.dashboard.session.state import HASH_STORED, Opened, rows_of
+from jarvis.dashboard.session.state import Opened, cached, of_stored, rows_of
 from jarvis.dashboard.widgets.room import room, slowdown_of
 from jarvis.impact import share_pct
 from jarvis.pipeline.simulated_steps import NOTHING_PCT, simulated_changes
@@ -109,7 +109,7 @@ class _Together:
     held_up_by: str | None
 
 
-@st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_STORED)
+@cached(_MAX_CACHED_TARGETS, of_stored)
 def _together(
     now: Opened, key: str, target_pct: float, uids: tuple[int, ...] | None
 ) -> _Together | str:
@@ -157,7 +157,7 @@ class _Savings:
         return zeros.scatter(self.places, self.values_us)
 
 
-@st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_STORED)
+@cached(_MAX_CACHED_TARGETS, of_stored)
 def _savings_us(now: Opened, key: str, target_pct: float) -> _Savings | None:
     """Return ``saved_step_us`` of all operations of a category, the mean of the steps; None if
     steps are not simulated."""
