@@ -1,6 +1,7 @@
 """The menu: pages of their own, and one page for each analysis, also of extensions."""
 
-from functools import partial
+from copy import copy
+from functools import lru_cache, partial
 
 import streamlit as st
 from streamlit.errors import StreamlitAPIException
@@ -20,6 +21,8 @@ from jarvis.server.storage.catalog import Catalog
 
 _ICON = ":material/extension:"
 """Replaces an icon that Streamlit does not have."""
+
+_MAX_CACHED = 64
 
 START = "_start_page"
 """Session key of the page at the root."""
@@ -163,6 +166,15 @@ def _start_pages(name: str, title: str, icon: str, *, is_start: bool) -> list[St
 def _file_page(
     name: str, title: str, icon: str, *, url_path: str | None = None, is_shown: bool = True
 ) -> StreamlitPage:
+    return copy(_known_file_page(name, title, icon, url_path, is_shown=is_shown))
+
+
+@lru_cache(_MAX_CACHED)
+def _known_file_page(
+    name: str, title: str, icon: str, url_path: str | None, *, is_shown: bool
+) -> StreamlitPage:
+    """Return a page to copy: a rerun changes its pages, and Streamlit looks for the file of each
+    new one."""
     return st.Page(
         resource("pages") / f"{name}.py",
         title=title,

@@ -70,6 +70,11 @@ def tab_title(page: str, analysis_id: str | None, catalog: Catalog) -> str:
 
 def draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: Menu) -> None:
     """Draw a page and the sidebar; an exception is shown as an error message."""
+    with state.one_rerun():
+        _draw(body, url_path, catalog, sections)
+
+
+def _draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: Menu) -> None:
     links.begin_page(url_path)
     show_removal_notice()
     with st.sidebar:
