@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from sys import intern
 from typing import Any, Self
 
 import polars as pl
@@ -73,7 +74,9 @@ MIN_COMPUTE_PCT = 0.5
 
 MODULES_SHOWN = 3
 
-_MAX_REFERENCES = 40_000
+REFERENCED = (C.uid, C.name, C.input_dims, C.operation_count)
+"""The columns of a reference to a row."""
+
 _FEW_ROWS = 16
 
 LIKELY_COMPUTE = 100.0
@@ -155,7 +158,7 @@ class OperationGroup:
 
     An operator's time is spread over one row per shape; thresholds on single rows would miss it.
     ``places`` are those of its rows in ``every``, most time first; None if it has them all.
-    ``grouped`` are all rows by group, if it is one of them. Times in ms, shares and efficiencies in
+    ``grouped`` are all rows by group, if findings at several targets share them. Times in ms, shares and efficiencies in
     percent.
     """
 
@@ -223,7 +226,7 @@ class OperationGroup:
         """Return the calls of the operator."""
         return int(self._sum(C.operation_count))
 
-    @property
+    @cached_property
     def signatures(self) -> int:
         """Return the number of distinct arguments, and of rows without recorded ones."""
         return int(self._signatures.n_unique())
@@ -284,8 +287,10 @@ class OperationGroup:
     @cached_property
     def operations(self) -> tuple[OpRef, ...]:
         """Return references to the rows."""
-        columns = (C.uid, C.name, C.input_dims, C.operation_count)
-        return tuple(map(_reference, *(self._values(column).to_list() for column in columns)))
+        if self.grouped is None or self.places is None:
+            return references(self.select(*REFERENCED))
+        every = self.grouped.references
+        return tuple(map(every.__getitem__, self.places.to_list()))
 
     @cached_property
     def rate(self) -> tuple[float, float, str] | None:
@@ -311,10 +316,12 @@ class OperationGroup:
         return values if self.places is None else values[self.places]
 
 
-@lru_cache(_MAX_REFERENCES)
-def _reference(uid: int, name: str, input_dims: str | None, operation_count: int) -> OpRef:
-    """Return the reference to a row, the same object for findings at several targets."""
-    return OpRef(uid=uid, name=name, input_dims=input_dims, operation_count=operation_count)
+def references(rows: pl.DataFrame) -> tuple[OpRef, ...]:
+    """Return references to rows, with equal names in memory once."""
+    return tuple(
+        OpRef(uid=uid, name=intern(name), input_dims=input_dims, operation_count=count)
+        for uid, name, input_dims, count in rows.select(REFERENCED).iter_rows()
+    )
 
 
 def weighted_efficiency(rows: pl.DataFrame) -> float | None:
@@ -358,6 +365,11 @@ class Grouped:
         """The ``signature_numbers`` of the rows."""
         return signature_numbers(self.rows)
 
+    @cached_property
+    def references(self) -> tuple[OpRef, ...]:
+        """The ``references`` to the rows, the same objects for findings at several targets."""
+        return references(self.rows)
+
 
 def signature_numbers(rows: pl.DataFrame) -> pl.Series:
     """Return a number for the arguments of each row, its own for rows without recorded ones.
@@ -382,7 +394,8 @@ def groups(
 ) -> Iterator[OperationGroup]:
     """Yield the rows (those that are ``wanted``) by group, if they have at least
     ``min_compute_pct`` of compute; most time first."""
-    yield from groups_of(Grouped.of(rows), wanted, min_compute_pct)
+    for group in groups_of(Grouped.of(rows), wanted, min_compute_pct):
+        yield OperationGroup(rows, group.places)
 
 
 def groups_of(

@@ -96,6 +96,7 @@ class Simulation:
         self._replayed: dict[str, Replay] = {}
         self._saved_ms: dict[bytes, float] = {}
         self._places_of: dict[Work, Int64s] = {}
+        self._factors: tuple[float, Float64s] = 0.0, np.empty(0)
 
     @classmethod
     def of(cls, tables: Mapping[str, pl.DataFrame], info: SimulationInfo | None) -> "Simulation":
@@ -341,11 +342,16 @@ class Simulation:
 
     def operation_factors(self, target_pct: float) -> Float64s:
         """Return the factor by which each of ``operations`` gets shorter at a target; NaN without a
-        reliable efficiency."""
+        reliable efficiency. Those of the last target are kept, as a page needs them twice."""
+        known_pct, factors = self._factors
+        if known_pct == target_pct:
+            return factors
         is_rated = impact.has_efficiency() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT)
         factor = 1 - impact.saved_us(target_pct) / pl.col(C.kernel_time_us)
         found = self.tables["operations"].select(pl.when(is_rated).then(factor))
-        return found.to_series().cast(pl.Float64).to_numpy()
+        factors = found.to_series().cast(pl.Float64).to_numpy()
+        self._factors = target_pct, factors
+        return factors
 
     def fastest_ns(self, uids: Sequence[int]) -> Int64s:
         """Return for each collective the time of the fastest of its kind, group and size."""
