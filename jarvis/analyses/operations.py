@@ -158,8 +158,8 @@ class OperationGroup:
 
     An operator's time is spread over one row per shape; thresholds on single rows would miss it.
     ``places`` are those of its rows in ``every``, most time first; None if it has them all.
-    ``grouped`` are all rows by group, if findings at several targets share them. Times in ms, shares and efficiencies in
-    percent.
+    ``grouped`` are all rows by group, if findings at several targets share them. Times in ms,
+    shares and efficiencies in percent.
     """
 
     every: pl.DataFrame

@@ -22,17 +22,22 @@ Specification = Mapping[str, Any]
 MAX_CACHED_SPECS = 256
 """Cache size for one kind of chart (pages, filters and themes in use)."""
 
-MAX_SHARED_STREAMS = 32
-"""Data of charts that others are compared with."""
+PART_BYTES, MAX_SHARED_PARTS = 8192, 1024
+"""Size and number of parts of the data of charts that others are compared with."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedDrawing:
-    """A ``Drawing`` as caches keep it: with its data as the Arrow streams that browsers get."""
+    """A ``Drawing`` as caches keep it: with its data as parts of Arrow streams."""
 
     spec: Specification
-    arrow: Mapping[str, bytes]
+    parts: Mapping[str, tuple[bytes, ...]]
     note: str
+
+    @property
+    def arrow(self) -> Mapping[str, bytes]:
+        """The data as the Arrow streams that browsers get."""
+        return {name: b"".join(parts) for name, parts in self.parts.items()}
 
 
 @dataclass(frozen=True)
@@ -49,9 +54,19 @@ class Drawing:
         return {name: _arrow_stream(frame) for name, frame in self.datasets.items()}
 
     def encoded(self) -> EncodedDrawing:
-        """Return the drawing without its data frames; equal data of several are in memory once."""
-        arrow = {name: _shared(data) for name, data in self.arrow.items()}
-        return EncodedDrawing(self.spec, arrow, self.note)
+        """Return the drawing without its data frames.
+
+        Equal parts of the data of several are in memory once, as most columns of the marks are the
+        same at all targets; those that are not have to be the last ones.
+        """
+        parts = {
+            name: tuple(
+                _shared(data[first : first + PART_BYTES])
+                for first in range(0, len(data), PART_BYTES)
+            )
+            for name, data in self.arrow.items()
+        }
+        return EncodedDrawing(self.spec, parts, self.note)
 
     @property
     def is_empty(self) -> bool:
@@ -69,10 +84,10 @@ def _arrow_stream(frame: pl.DataFrame) -> bytes:
     return stream.getvalue()
 
 
-@lru_cache(maxsize=MAX_SHARED_STREAMS)
-def _shared(stream: bytes) -> bytes:
-    """Return the first of equal streams: the marks of many charts are the same at all targets."""
-    return stream
+@lru_cache(maxsize=MAX_SHARED_PARTS)
+def _shared(part: bytes) -> bytes:
+    """Return the first of equal parts."""
+    return part
 
 
 def text_colors(palette: Palette) -> dict[str, Any]:

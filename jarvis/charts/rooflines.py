@@ -271,7 +271,8 @@ def log_ticks(domain: tuple[float, float]) -> list[float]:
 def _drawing(placed: Placed, columns: Columns, target_pct: float, palette: Palette) -> Drawing:
     points, plane = placed.points, placed.plane
     tip_names = [name for name in _POINT_COLUMNS if name in points.columns]
-    names = dict.fromkeys([C.uid, *tip_names, plane.x.field, plane.y.field])
+    others = (name for name in tip_names if name != "state")
+    names = dict.fromkeys([C.uid, *others, plane.x.field, plane.y.field, "state"])
     used = set(points["state"].unique())
     present = tuple(number for number, state in enumerate(STATES) if state in used)
     datasets = {"points": points.select(*names)}
