@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
+from jarvis.dashboard.pages.category import page as category
 from jarvis.dashboard.widgets.panel_kinds import KINDS
 from jarvis.server.submission import Submission, submit
 from tests.builders import TraceBuilder, trace
@@ -151,7 +152,7 @@ def test_any_error_of_a_panel_is_a_sentence(
 
     for name, kind in KINDS.items():
         monkeypatch.setitem(KINDS, name, replace(kind, **{part: fail}))
-    st.cache_resource.clear()
+    monkeypatch.setattr(category, "_cached_panel", category._cached_panel.__wrapped__)  # type: ignore[attr-defined]
     page = registered("gemm")
     assert not page.exception
     assert len(page.error) == len(load_analyses()["gemm"].panels)
@@ -167,7 +168,7 @@ def test_what_ends_a_run_of_the_page_passes(
 
     for name, kind in KINDS.items():
         monkeypatch.setitem(KINDS, name, replace(kind, draw=stop))
-    st.cache_resource.clear()
+    monkeypatch.setattr(category, "_cached_panel", category._cached_panel.__wrapped__)  # type: ignore[attr-defined]
     page = registered("gemm")
     assert not page.error
     assert "Operations" not in [header.value for header in page.subheader]
