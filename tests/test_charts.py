@@ -213,6 +213,20 @@ def test_a_short_logarithmic_axis_has_two_ticks(low: float) -> None:
     assert log_ticks((1e3, 2e5)) == pytest.approx([1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5])
 
 
+def test_rooflines_of_two_targets_share_all_but_the_states() -> None:
+    many = charts.MAX_POINTS
+    data = rows().select(pl.all().repeat_by(many // 2).explode())
+    drawings = [
+        charts.compute_roofline(data.with_columns(state=pl.lit(state)), COLUMNS, 80, charts.LIGHT)
+        for state in (MISSED, REACHED)
+    ]
+    encoded = [drawing.encoded() for drawing in drawings]
+    assert [each.arrow for each in encoded] == [each.arrow for each in drawings]
+    one, other = (each.parts["points"] for each in encoded)
+    shared = sum(part is same for part, same in zip(one, other, strict=False))
+    assert shared > len(one) / 2
+
+
 def test_the_roofline_draws_no_more_points_than_a_browser_takes() -> None:
     count = charts.MAX_POINTS + 10
     many = pl.concat([rows()] * (count // 2)).with_columns(
