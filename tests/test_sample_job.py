@@ -198,7 +198,7 @@ def test_texts_of_faults() -> None:
         (["--slow", "1:fast"], "is not a number"),
         (["--late", "1:5:rain"], "loader or host"),
         (["--late", "1:5:host:9"], "Step 9 is not one of 2 steps"),
-        (["--skip", "9"], "Rank 9 is not one of 8 ranks"),
+        (["--skip", "9"], "Rank 9 is not one of 2 ranks"),
         (["--mixed-gpus", "1:Z"], "Unknown GPU"),
     ],
 )
@@ -229,6 +229,13 @@ def test_the_command_writes_ranks_and_what_is_true(
     assert truth["faults"]["late"] == [{"rank": 2, "ms": 5.0, "cause": "host", "step": 1}]
     assert truth["faults"]["skipped"] == [1]
     assert json.loads(gzip.decompress((tmp_path / "rank2_s.json.gz").read_bytes()))["traceEvents"]
+
+
+def test_the_job_has_as_many_ranks_as_traces(tmp_path: Path) -> None:
+    options = ("--ranks", "2", "--scale", "tiny")
+    assert main(["sample", "-o", str(tmp_path / "s.json"), *options]) == 0
+    trace = json.loads((tmp_path / "rank1_s.json").read_bytes())
+    assert trace["distributedInfo"]["world_size"] == 2
 
 
 def test_a_scale_that_does_not_exist() -> None:

@@ -14,6 +14,9 @@ from jarvis.core.workspace import TRUTH_NAME
 if TYPE_CHECKING:
     from jarvis.sample import Faults
 
+WORLD_SIZE = 8
+"""Number of training processes of a job of which one trace is written."""
+
 
 def add_sample(commands: Commands) -> None:
     command = commands.add_parser(
@@ -39,7 +42,7 @@ def add_sample(commands: Commands) -> None:
         command,
         "world_size",
         type=int,
-        help="number of training processes (default: 8, or --ranks)",
+        help=f"number of training processes (default: --ranks, or {WORLD_SIZE} for one trace)",
     )
     command.add_argument(
         "--parallel",
@@ -127,7 +130,8 @@ def _sample(arguments: argparse.Namespace) -> int:
 
     parallel = Parallel.of(arguments.parallel) if arguments.parallel else None
     count = arguments.ranks or (parallel.world_size if parallel else 1)
-    world_size = arguments.world_size or (parallel.world_size if parallel else max(count, 8))
+    usual = count if count > 1 else WORLD_SIZE
+    world_size = arguments.world_size or (parallel.world_size if parallel else usual)
     job = Job(
         arguments.steps,
         world_size,
