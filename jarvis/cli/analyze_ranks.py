@@ -341,13 +341,20 @@ def notes_of(run: "DistributedRun") -> list[str]:
 
 
 def warnings_of(run: "DistributedRun") -> list[str]:
-    """Return what is wrong with the files, and why waiting is not known."""
+    """Return what is wrong with the files, what they lack, and why waiting is not known."""
+    from jarvis.ranks.manifest import left_out_texts
+    from jarvis.ranks.messages import PARTS_NOTE
+    from jarvis.text.messages import to_text
+
     manifest = run.manifest
     lines = [f"{entry.file_name}: {entry.error}" for entry in manifest.failed]
     lines += manifest.conflicts
+    lines += left_out_texts(manifest)
     lines += [
-        f"Rank {rank} has several files; left out: {', '.join(names)}. Choose with --take."
-        for rank, names in manifest.duplicates.items()
+        to_text(note)
+        for result in run.results.values()
+        for note in result.notes
+        if note.id == PARTS_NOTE
     ]
     if not manifest.clock.is_waiting_known:
         reasons = run.tables["clocks"]["reason"].drop_nulls().unique(maintain_order=True)

@@ -1,7 +1,7 @@
 """From the traces of several ranks to a distributed run with a run for each rank."""
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -313,7 +313,7 @@ def join_ranks(
     model = models.pop() if len(models) == 1 else None
     called = model or name or common_name(names)
     manifest = _manifest(
-        called, identified, members, failed, joined, tuple(sheets), result, options.stored
+        called, identified, working, members, failed, joined, tuple(sheets), result, options.stored
     )
     digests = frozenset(rank.file.sha256 for rank in ranks)
     with staged_folder(output_dir, lambda: check_output_folder(output_dir, digests)) as folder:
@@ -383,6 +383,7 @@ def _failed(
 def _manifest(
     name: str,
     identified: Identified,
+    files: Sequence[RankFile],
     members: Sequence[Member],
     failed: Sequence[MemberEntry],
     joined: Joined,
@@ -421,6 +422,7 @@ def _manifest(
         members=(*usable, *failed),
         missing=identified.missing_ranges,
         duplicates=dict(identified.duplicates),
+        copies=_copies(identified, files),
         conflicts=identified.conflicts,
         clock=ClockSummary(
             p95_us=None if p95_ns is None else p95_ns / 1e3,
@@ -443,6 +445,18 @@ def _manifest(
         sheets=sheets,
         tables=tuple(joined.tables),
         top_finding=TopFinding.of(result.findings[0]) if result.findings else None,
+    )
+
+
+def _copies(identified: Identified, files: Iterable[RankFile]) -> tuple[str, ...]:
+    """Return the files that are left out and have the bytes of the one that is used."""
+    used = {entry.rank: entry.file.sha256 for entry in identified.used}
+    sha256_of = {file.name: file.sha256 for file in files}
+    return tuple(
+        name
+        for rank, names in identified.duplicates.items()
+        for name in names
+        if sha256_of[name] == used[rank]
     )
 
 

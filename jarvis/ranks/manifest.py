@@ -97,10 +97,11 @@ class DistributedManifest(_Frozen):
     """Everything about a distributed run except its tables.
 
     ``missing`` are the first and the last rank of each range without a usable rank, ``duplicates``
-    files that were left out by rank, ``conflicts`` sentences about ranks that two sources give
-    differently. ``created`` is UTC in ISO format. ``name`` is that of the model, else of the folder
-    or archive, else what the files have in common (``inputs.common_name``). Runs of earlier
-    versions have neither ``coverage`` nor ``options``.
+    files that were left out by rank, ``copies`` those of them with the bytes of the file in use,
+    ``conflicts`` sentences about ranks that two sources give differently. ``created`` is UTC in ISO
+    format. ``name`` is that of the model, else of the folder or archive, else what the files have
+    in common (``inputs.common_name``). Runs of earlier versions have neither ``coverage`` nor
+    ``options``.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -114,6 +115,7 @@ class DistributedManifest(_Frozen):
     members: tuple[MemberEntry, ...]
     missing: tuple[tuple[int, int], ...]
     duplicates: dict[int, tuple[str, ...]]
+    copies: tuple[str, ...] = ()
     conflicts: tuple[str, ...]
     clock: ClockSummary
     matching: MatchingSummary
@@ -151,6 +153,19 @@ class DistributedManifest(_Frozen):
     def failed(self) -> tuple[MemberEntry, ...]:
         """The files that were not."""
         return tuple(entry for entry in self.members if entry.state is not MemberState.USABLE)
+
+
+def left_out_texts(manifest: DistributedManifest) -> list[str]:
+    """Return the sentences about further files of a rank."""
+    lines = []
+    for rank, names in manifest.duplicates.items():
+        copies = [name for name in names if name in manifest.copies]
+        others = [name for name in names if name not in manifest.copies]
+        if copies:
+            lines.append(f"Rank {rank}: the same trace again in {', '.join(copies)}.")
+        if others:
+            lines.append(f"Rank {rank} has other traces, too; left out: {', '.join(others)}.")
+    return lines
 
 
 def superseded_text(manifest: DistributedManifest, newer: DistributedManifest) -> str:

@@ -2,6 +2,9 @@
 
 from jarvis.text.messages import MessageTable
 
+PARTS_NOTE = "ranks.note.parts"
+"""The id of the note on ranks that lack collectives."""
+
 MESSAGES = MessageTable(
     "ranks",
     {

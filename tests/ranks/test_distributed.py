@@ -250,12 +250,14 @@ def test_a_second_file_of_a_rank_is_left_out(
     folder = copied(traces, tmp_path)
     rank_trace(1, instances=1).write(folder / "rank1_again.json")
     found = run_json(capsys, str(folder), "--output-dir", str(tmp_path / "out"))
-    assert found["warnings"] == [
-        "Rank 1 has several files; left out: rank1_again.json. Choose with --take."
-    ]
+    assert found["warnings"] == ["Rank 1 has other traces, too; left out: rank1_again.json."]
     chosen = ["--take", "1=rank1_again.json", "--output-dir", str(tmp_path / "other")]
     found = run_json(capsys, str(folder), *chosen)
     assert "left out: rank1.json" in found["warnings"][0]
+    (folder / "rank1_again.json").unlink()
+    shutil.copy(folder / "rank1.json", folder / "rank1_copy.json")
+    found = run_json(capsys, str(folder), "--output-dir", str(tmp_path / "copy"))
+    assert found["warnings"] == ["Rank 1: the same trace again in rank1_copy.json."]
     options = DistributedRun.load(tmp_path / "other").manifest.options
     assert options == StoredOptions(taken={1: "rank1_again.json"})
 

@@ -20,7 +20,7 @@ from jarvis.dashboard.widgets.controls import keyed_choice, list_choice
 from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.ranks.identity import missing_text
-from jarvis.ranks.manifest import DistributedManifest, superseded_text
+from jarvis.ranks.manifest import DistributedManifest, left_out_texts, superseded_text
 from jarvis.ranks.per_step import COLUMNS, PLACE, basis, ranks_per_step, shown_columns, step_count
 from jarvis.ranks.rows import ROW
 from jarvis.ranks.run import DistributedRun
@@ -176,10 +176,7 @@ def _warnings(manifest: DistributedManifest) -> list[str]:
         )
     lines += [f"{failed.file_name}: {failed.error}" for failed in manifest.failed]
     lines += manifest.conflicts
-    lines += [
-        f"Rank {rank} has several files; {', '.join(names)} is left out."
-        for rank, names in manifest.duplicates.items()
-    ]
+    lines += left_out_texts(manifest)
     if unmatched := manifest.matching.unmatched_kernels:
         lines.append(f"{counted(unmatched, 'communication kernel')} could not be matched.")
     return lines
