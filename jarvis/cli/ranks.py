@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from jarvis.pipeline.collective_report import RankCollectives
 
 
-DELAYS_SHOWN = 20
-"""Maximum number of printed delays; ``--json`` has all."""
-
-
 def add_ranks(commands: Commands) -> None:
     command = commands.add_parser(
         "ranks",
@@ -61,7 +57,7 @@ def _ranks(arguments: argparse.Namespace) -> int:
     lines = [title, *findings, f"Times are {times}.", *table_lines(shown, COLUMNS)]
     result = {"title": title, "findings": findings, "times": times, "ranks": ranks.to_dicts()}
     if arguments.why:
-        late = with_causes(late, run.tables["lateness_causes"])
+        late = with_causes(late, run.tables)
         lines += ["", *_delay_lines(late)]
         result["delays"] = late.to_dicts()
     print_result(arguments, result, lines)
@@ -69,7 +65,7 @@ def _ranks(arguments: argparse.Namespace) -> int:
 
 
 def _delay_lines(late: "pl.DataFrame") -> list[str]:
-    from jarvis.ranks.delays import COLUMNS, MIN_LATE_MS, SHOWN
+    from jarvis.ranks.delays import COLUMNS, DELAYS_SHOWN, MIN_LATE_MS, SHOWN
 
     if late.is_empty():
         return [f"No delay above {MIN_LATE_MS * 1000:g} µs is known."]

@@ -49,7 +49,10 @@ from jarvis.schemas.names import C
 from jarvis.tracelens.multi_rank import multi_rank_sheets
 
 MIN_RANKS = 2
-IN_WORKBOOK = ("ranks", "communicators", "instances", "clocks", "rank_steps", "lateness_causes")
+IN_WORKBOOK = (
+    *("ranks", "communicators", "instances", "clocks", "rank_steps", "lateness_causes"),
+    "lateness_operations",
+)
 """Tables that the workbook has besides TraceLens's sheets."""
 
 OTHER_JOB = "It belongs to another job or recording, of which no other rank is given."

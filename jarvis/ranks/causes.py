@@ -58,10 +58,12 @@ class Times:
             key = str(state), None if detail is None else str(detail)
             self._add(key, inside, instance, is_late)
         self._add((UNKNOWN_STATE, None), rest, instance, is_late)
-        gaps = batch.read("idle_gaps", C.cause, C.start_ns, C.dur_ns, *_CALLS).select(
+        columns = (C.cause, C.start_ns, C.dur_ns, C.next_uid, *_CALLS)
+        gaps = batch.read("idle_gaps", *columns).select(
             pl.col(C.cause).cast(TEXT).alias(C.detail),
             batch.on_axis(C.start_ns),
             C.dur_ns,
+            pl.col(C.next_uid).cast(pl.Int32).alias(C.uid),
             pl.col(_CALLS).cast(TEXT),
         )
         self._calls += _longest_gaps(gaps, instance[is_late], begins[is_late], ends[is_late])
@@ -117,7 +119,7 @@ _AT_ONCE = 1 << 14
 
 _CALLS = (C.host_call, C.host_op, C.host_frame)
 _KEY = [(C.instance_id, pl.Int32()), (C.detail, TEXT)]
-_OF_CALLS = pl.Schema([*_KEY, *((name, TEXT) for name in _CALLS)])
+_OF_CALLS = pl.Schema([*_KEY, *((name, TEXT) for name in _CALLS), (C.uid, pl.Int32())])
 _TIMES = ((name, pl.Int64()) for name in (C.state_ns, C.yardstick_ns, C.extra_ns))
 _CAUSES = pl.Schema([_KEY[0], (C.rank, RANK()), (C.state, TEXT), _KEY[1], *_TIMES])
 
@@ -135,5 +137,5 @@ def _longest_gaps(
         place = np.append(np.argsort(longest_first), starts.size)
         least = np.minimum.reduceat(place, np.stack([first, after], axis=1).ravel())[::2]
         yield of_cause[longest_first[least[has_gap]]].select(
-            pl.Series(C.instance_id, rows[has_gap]), C.detail, *_CALLS
+            pl.Series(C.instance_id, rows[has_gap]), C.detail, *_CALLS, C.uid
         )

@@ -1,8 +1,11 @@
 """The delays of ranks, each with what took most of its extra time."""
 
+from collections.abc import Mapping
+
 import polars as pl
 
-from jarvis.ranks.lateness import is_comparable, is_own
+from jarvis.perf_report.timeline.states import State
+from jarvis.schemas import dtypes
 from jarvis.schemas.columns import INTEGER, TEXT, Column, number, text
 from jarvis.schemas.names import C
 from jarvis.schemas.ranks import INSTANCES, LATENESS
@@ -12,6 +15,12 @@ MIN_LATE_MS = 0.02
 
 MIN_CAUSE_SHARE = 0.1
 """Extra time against that of the main cause from which on a second cause is shown."""
+
+DELAYS_SHOWN = 20
+"""Delays whose operations are known, besides those of findings."""
+
+COMPARABLE_SHARE = 1.1
+"""Own time above the lateness, as a factor, from which on it is that of other work."""
 
 BEFORE = "before the first collective"
 """Cause of a delay that arose before the recording shows the ranks together."""
@@ -50,7 +59,12 @@ COLUMNS = (
         "tenth of the main cause; all add up to what the rank is later by since the ranks were "
         "last held together",
     ),
-    text("where", "Where", "host call or Python function of an idle cause"),
+    text(
+        "where",
+        "Where",
+        "host call or Python function of an idle cause; of compute the operation that takes "
+        "longest beyond the usual, as far as `lateness_operations` has the delay",
+    ),
 )
 """Descriptions of the columns; of two with the same name, the later one."""
 
@@ -80,6 +94,108 @@ CAUSE = (
 """The cause of a row of ``lateness_causes`` in words."""
 
 
+def is_comparable() -> pl.Expr:
+    """Return whether the own time of a late rank can be compared with that of the others.
+
+    It cannot where they began later: most of it is from before that.
+    """
+    return pl.col(C.own_lateness_ns) <= COMPARABLE_SHARE * pl.col(C.lateness_ns)
+
+
+def is_own() -> pl.Expr:
+    """Return whether most of a lateness arose since the rank was last held together with others."""
+    return pl.col(C.own_lateness_ns) >= pl.col(C.inherited_ns)
+
+
+def is_inner() -> pl.Expr:
+    """Return whether a row of ``instances`` is no edge, of known clocks."""
+    return ~pl.col(C.is_edge) & pl.col(C.transfer_us).is_not_null()
+
+
+def roots_of_steps(
+    lateness: pl.DataFrame, inner: pl.DataFrame, ranks: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the rank of each step for which the others wait longest without computing, and the
+    instance at which they wait longest for it.
+
+    A later rank for which they wait while they compute costs the step nothing, and where ranks do
+    different work, such as the stages of a pipeline, they wait for more than what one is late by.
+    Columns: ``step, instance_id, root_rank, root_instance``.
+
+    Args:
+        lateness: Table ``lateness``.
+        inner: The instances that are ``is_inner``.
+        ranks: ``instance_id, ranks``, the number of its recorded ranks.
+    """
+    waited = pl.col(C.exposed_wait_us)
+    late_us = pl.col(C.lateness_ns) / 1e3 * (pl.col("ranks").cast(pl.Int64) - 1)
+    return (
+        lateness.join(inner.select(C.instance_id, C.step, C.exposed_wait_us), on=C.instance_id)
+        .join(ranks, on=C.instance_id)
+        .drop_nulls(C.step)
+        .with_columns(
+            pl.min_horizontal(waited, late_us.clip(lower_bound=0)).alias(C.exposed_wait_us)
+        )
+        .sort(C.exposed_wait_us, C.instance_id, descending=[True, False])
+        .group_by(C.step, C.root_rank, maintain_order=True)
+        .agg(pl.col(C.instance_id, C.root_instance).first(), waited.sum())
+        .filter(waited > 0)
+        .sort(C.exposed_wait_us, C.root_rank, descending=[True, False])
+        .unique(C.step, keep="first", maintain_order=True)
+        .select(C.step, C.instance_id, C.root_rank, C.root_instance)
+        .sort(C.step)
+    )
+
+
+def shown_delays(
+    lateness: pl.DataFrame, instances: pl.DataFrame, ranks: pl.DataFrame
+) -> pl.DataFrame:
+    """Return ``instance_id, rank`` of the rows of ``lateness`` whose operations are shown: those of
+    findings, of the rank that is late in most steps first, then DELAYS_SHOWN of ``delays``.
+
+    Args:
+        lateness: Table ``lateness``.
+        instances: Table ``instances``.
+        ranks: As for ``roots_of_steps``.
+    """
+    roots = roots_of_steps(lateness, instances.filter(is_inner()), ranks)
+    of_roots = roots.sort(pl.len().over(C.root_rank), C.root_rank, C.step, descending=True)
+    in_order = (
+        of_roots.select(pl.col(C.root_instance).cast(pl.Int32).alias(C.instance_id)),
+        delays(lateness, instances).head(DELAYS_SHOWN).select(pl.col(C.instance_id).cast(pl.Int32)),
+    )
+    known = lateness.filter(is_comparable(), is_own()).select(C.instance_id, C.rank)
+    return pl.concat(in_order).join(known, on=C.instance_id, maintain_order="left")
+
+
+def main_operations(operations: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """Return the operation of each category that takes longest beyond the usual, if any: ``name,
+    uid, reason``, which is ``slower``, ``more`` or ``shapes``, and the sums of the rows.
+
+    Args:
+        operations: Rows of ``lateness_operations``.
+        keys: Columns besides ``detail`` that distinguish sums.
+    """
+    sums = (C.extra_ns, C.slower_ns, C.more_kernels_ns, C.other_shapes_ns)
+    counts = (C.kernel_count, C.yardstick_kernel_count)
+    slower, more, other = (pl.col(name) for name in sums[1:])
+    # Kernels of one shape may be more, of another less: then there are no more kernels.
+    has_more = (more >= other) & (pl.col(C.kernel_count) > pl.col(C.yardstick_kernel_count))
+    is_more = pl.when(has_more).then(pl.lit("more")).otherwise(pl.lit("shapes"))
+    is_slower = slower >= pl.max_horizontal(more, other)
+    return (
+        operations.group_by(*keys, C.detail, C.name)
+        .agg(
+            pl.col(*sums, *counts).sum(),
+            pl.col(C.uid).sort_by(C.extra_ns, C.uid, descending=[True, False]).first(),
+        )
+        .filter(pl.col(C.extra_ns) > 0)
+        .sort(C.extra_ns, C.name, descending=[True, False])
+        .unique((*keys, C.detail), keep="first", maintain_order=True)
+        .with_columns(pl.when(is_slower).then(pl.lit("slower")).otherwise(is_more).alias("reason"))
+    )
+
+
 def delays(lateness: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     """Return the delays of ranks, each once: of the collectives since the rank was last held
     together with others, the one where it is latest. The one for which others wait longest first.
@@ -104,17 +220,20 @@ def delays(lateness: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def with_causes(rows: pl.DataFrame, causes: pl.DataFrame) -> pl.DataFrame:
-    """Return delays with the columns of SHOWN on what took most of their extra time.
+def with_causes(rows: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Return delays with the columns of SHOWN on what took most of their extra time, and ``uid``,
+    an event of the rank that shows it.
 
     Args:
         rows: Rows of ``delays``.
-        causes: Table ``lateness_causes``.
+        tables: Those of the run: ``lateness_causes``, and ``lateness_operations``, which runs of
+            earlier versions lack.
     """
-    own = causes.join(
-        rows.filter(is_comparable(), is_own()), on=(C.instance_id, C.rank), how="semi"
-    )
-    main = _main_causes(own)
+    key = (C.instance_id, C.rank)
+    own = tables["lateness_causes"].join(rows.filter(is_comparable(), is_own()), on=key, how="semi")
+    none = pl.DataFrame(schema=dtypes("lateness_operations"))
+    operations = tables.get("lateness_operations", none)
+    main = _main_causes(own, main_operations(operations.join(own, on=key, how="semi"), *key))
     inherited = (
         pl.when(pl.col(C.held_instance).is_null())
         .then(pl.lit(BEFORE))
@@ -122,9 +241,7 @@ def with_causes(rows: pl.DataFrame, causes: pl.DataFrame) -> pl.DataFrame:
         .then(pl.format("late already, from rank {}", C.root_rank))
         .otherwise(pl.lit("late already"))
     )
-    return rows.join(
-        main, on=(C.instance_id, C.rank), how="left", maintain_order="left"
-    ).with_columns(
+    return rows.join(main, on=key, how="left", maintain_order="left").with_columns(
         pl.when(is_own()).then("cause").otherwise(inherited).alias("cause"),
         pl.when(is_own()).then("also").alias("also"),
         pl.when(is_own())
@@ -134,17 +251,50 @@ def with_causes(rows: pl.DataFrame, causes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _main_causes(causes: pl.DataFrame) -> pl.DataFrame:
-    """Return ``instance_id, rank, cause, extra_ms, where`` of the state that took longest beyond
-    the usual, and ``also``, a text on the others."""
+_REASONS = {
+    "slower": pl.lit("the same kernels take longer"),
+    "more": pl.format(
+        "more kernels ({} instead of {})",
+        *(
+            pl.col(name).round(1).cast(pl.String).str.strip_suffix(".0")
+            for name in (C.kernel_count, C.yardstick_kernel_count)
+        ),
+    ),
+    "shapes": pl.lit("other shapes or kernels"),
+}
+
+
+def _main_causes(causes: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
+    """Return ``instance_id, rank, cause, extra_ms, where, uid`` of the state that took longest
+    beyond the usual, and ``also``, a text on the others."""
     extra_ms = pl.col("extra_ms")
-    named = causes.select(
-        *(C.instance_id, C.rank, CAUSE),
-        (pl.col(C.extra_ns) / 1e6).alias("extra_ms"),
-        pl.coalesce(C.host_frame, C.host_call, C.host_op).alias("where"),
-    ).sort("extra_ms", "cause", descending=[True, False])
+    reason = pl.coalesce(
+        pl.when(pl.col("reason") == key).then(text) for key, text in _REASONS.items()
+    )
+    named_operations = operations.select(
+        pl.lit(State.COMPUTE.value).alias(C.state),
+        *(C.instance_id, C.rank, C.detail, pl.col(C.uid).alias(C.operation_uid)),
+        pl.format("{} {} ms: {}", C.name, (pl.col(C.extra_ns) / 1e6).round(2), reason).alias(
+            "operation"
+        ),
+    )
+    named = (
+        causes.join(
+            named_operations,
+            on=(C.instance_id, C.rank, C.state, C.detail),
+            how="left",
+            nulls_equal=True,
+        )
+        .select(
+            *(C.instance_id, C.rank, CAUSE),
+            (pl.col(C.extra_ns) / 1e6).alias("extra_ms"),
+            pl.coalesce(C.host_frame, C.host_call, C.host_op, "operation").alias("where"),
+            pl.coalesce(C.uid, C.operation_uid).alias(C.uid),
+        )
+        .sort("extra_ms", "cause", descending=[True, False])
+    )
     ordered = named.group_by(C.instance_id, C.rank, maintain_order=True).agg(
-        pl.col("cause", "extra_ms", "where").first(),
+        pl.col("cause", "extra_ms", "where", C.uid).first(),
         pl.col("cause").get(1, null_on_oob=True).alias("second"),
         extra_ms.get(1, null_on_oob=True).alias("second_ms"),
         extra_ms.sum().alias("all_ms"),
@@ -161,7 +311,7 @@ def _main_causes(causes: pl.DataFrame) -> pl.DataFrame:
     )
     also = pl.concat_str(parts, separator=", ", ignore_nulls=True).replace("", None)
     return ordered.filter(extra_ms > 0).select(
-        *(C.instance_id, C.rank, "cause", "extra_ms", "where"), also.alias("also")
+        *(C.instance_id, C.rank, "cause", "extra_ms", "where", C.uid), also.alias("also")
     )
 
 

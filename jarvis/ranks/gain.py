@@ -18,8 +18,8 @@ from jarvis.core.arrays import Float64s, Int64s
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.states import State
 from jarvis.ranks.clock import Clock, Quality
+from jarvis.ranks.delays import is_comparable
 from jarvis.ranks.holding import HELD_SHARE
-from jarvis.ranks.lateness import is_comparable
 from jarvis.ranks.members import Batch, Member
 from jarvis.ranks.parts import by_instance
 from jarvis.schemas.names import C

@@ -140,7 +140,7 @@ def join(members: Sequence[Member], world_size: int, cluster: Cluster = UNKNOWN_
     bounds = gain_bounds(numbered, found, batches)
     packed = _pack(numbered, (C.uid, CALL, C.step, C.exposed_wait_ns, C.exposed_transfer_ns))
     return_freed_memory()
-    late, causes = lateness(numbered, found, communicators, batches)
+    late, causes, operations = lateness(numbered, found, communicators, batches)
     return_freed_memory()
     _unpack(packed, numbered)
     evidence = Evidence(
@@ -176,6 +176,7 @@ def join(members: Sequence[Member], world_size: int, cluster: Cluster = UNKNOWN_
         "rank_steps": marked,
         "lateness": late,
         "lateness_causes": causes,
+        "lateness_operations": operations,
         "pairs": between,
     }
     speed, work = (rows.with_columns(pl.col(C.rank).cast(pl.Int64)) for rows in (speed, work))

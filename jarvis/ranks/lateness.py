@@ -27,25 +27,12 @@ from jarvis.ranks.arrivals import (
     since_ns,
 )
 from jarvis.ranks.causes import Times
+from jarvis.ranks.delays import shown_delays
 from jarvis.ranks.members import Batch
+from jarvis.ranks.operations import late_operations
+from jarvis.ranks.parts import sums
 from jarvis.ranks.roles import stages_of
 from jarvis.schemas.names import C
-
-COMPARABLE_SHARE = 1.1
-"""Own time above the lateness, as a factor, from which on it is that of other work."""
-
-
-def is_comparable() -> pl.Expr:
-    """Return whether the own time of a late rank can be compared with that of the others.
-
-    It cannot where they began later: most of it is from before that.
-    """
-    return pl.col(C.own_lateness_ns) <= COMPARABLE_SHARE * pl.col(C.lateness_ns)
-
-
-def is_own() -> pl.Expr:
-    """Return whether most of a lateness arose since the rank was last held together with others."""
-    return pl.col(C.own_lateness_ns) >= pl.col(C.inherited_ns)
 
 
 def lateness(
@@ -53,8 +40,8 @@ def lateness(
     instances: pl.DataFrame,
     communicators: pl.DataFrame,
     batches: Sequence[Batch],
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the tables ``lateness`` and ``lateness_causes``.
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return the tables ``lateness``, ``lateness_causes`` and ``lateness_operations``.
 
     Args:
         kernels: Kernels of instances with ``instance_id`` (``instances.waiting``), by rank.
@@ -81,18 +68,21 @@ def lateness(
     del held, same, named
     return_freed_memory()
     causes = _causes(kernels, batches, arrivals, since, late)
+    table = _with_new(late).join(roots, on=C.instance_id)
+    ranks = instances.select(C.instance_id).head(arrivals.late.size)
+    counts = pl.Series("ranks", sums(kernels[C.instance_id].to_numpy()))
+    chosen = shown_delays(table, instances, ranks.with_columns(counts))
+    operations = late_operations(kernels, batches, arrivals, since, chosen)
     del arrivals, since
     return_freed_memory()
     named_causes = causes.lazy().drop_nulls(C.detail).group_by(C.instance_id)
     longer_ns = pl.col(C.extra_ns).clip(lower_bound=0).sum()
     explained = named_causes.agg(longer_ns.alias("explained")).collect()
     own = pl.col(C.own_lateness_ns)
-    table = _with_new(late).join(roots, on=C.instance_id)
     table = table.join(explained, on=C.instance_id, how="left")
     share = (100 * pl.col("explained").fill_null(0) / own).clip(upper_bound=100.0)
-    return table.with_columns(pl.when(own > 0).then(share).alias(C.explained_pct)).sort(
-        C.instance_id
-    ), causes
+    explained_pct = pl.when(own > 0).then(share).alias(C.explained_pct)
+    return table.with_columns(explained_pct).sort(C.instance_id), causes, operations
 
 
 def _late_ranks(

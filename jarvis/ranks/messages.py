@@ -29,6 +29,11 @@ MESSAGES = MessageTable(
         "late.longer": " Where all ranks can be compared ({known:count step}), it takes longer "
         "than the others, per step: {parts:joined , }.",
         "late.cause": "{state} {extra_ms}",
+        "late.cause.slower": "{state} {extra_ms} ({name} {operation_ms}: the same kernels take "
+        "longer)",
+        "late.cause.more": "{state} {extra_ms} ({name} {operation_ms}: more kernels, "
+        "{kernels:short} instead of {usual_kernels:short})",
+        "late.cause.shapes": "{state} {extra_ms} ({name} {operation_ms}: other shapes or kernels)",
         "late.less": "but {less_ms} less in all else",
         "late.less_in": "but {less_ms} less in all else, most in {state}",
         "late.action.one_step": "Record more steps first: the cause is known for one step only and "

@@ -231,6 +231,7 @@ class Declared:
     kernel_details: Final = "kernel_details"
     kernel_name: Final = "kernel_name"
     kernel_stream: Final = "kernel_stream"
+    kernel_time_ns: Final = "kernel_time_ns"
     kernel_time_us: Final = "kernel_time_us"
     kernel_time_us_max: Final = "kernel_time_us_max"
     kernel_time_us_mean: Final = "kernel_time_us_mean"
@@ -299,6 +300,7 @@ class Declared:
     module_count: Final = "module_count"
     module_path: Final = "module_path"
     modules: Final = "modules"
+    more_kernels_ns: Final = "more_kernels_ns"
     n_kv: Final = "n_kv"
     n_q: Final = "n_q"
     name: Final = "name"
@@ -322,6 +324,7 @@ class Declared:
     operation_uid: Final = "operation_uid"
     operator_ns: Final = "operator_ns"
     ours: Final = "ours"
+    other_shapes_ns: Final = "other_shapes_ns"
     out_bytes: Final = "out_bytes"
     out_msg_mb: Final = "out_msg_mb"
     out_msg_nelems: Final = "out_msg_nelems"
@@ -440,6 +443,7 @@ class Declared:
     slow_cause: Final = "slow_cause"
     slow_part: Final = "slow_part"
     source: Final = "source"
+    slower_ns: Final = "slower_ns"
     speed_ratio: Final = "speed_ratio"
     src: Final = "src"
     src_kind: Final = "src_kind"
@@ -531,7 +535,9 @@ class Declared:
     window: Final = "window"
     window_ms: Final = "window_ms"
     work_ratio: Final = "work_ratio"
+    yardstick_kernel_count: Final = "yardstick_kernel_count"
     yardstick_ns: Final = "yardstick_ns"
+    yardstick_ranks: Final = "yardstick_ranks"
 
 
 class C(Declared):

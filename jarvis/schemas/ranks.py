@@ -288,6 +288,44 @@ LATENESS_CAUSES = (
     text(C.host_call, "Host call", "of the longest gap of this cause"),
     text(C.host_op, "Host operator", "that made this call"),
     text(C.host_frame, "Python function", "that made this call"),
+    integer(
+        C.uid,
+        "UID",
+        "position in the trace of the rank: the GPU event that ends this gap; empty for runs of "
+        "earlier versions",
+    ),
+)
+LATENESS_OPERATIONS = (
+    _INSTANCE,
+    integer(C.rank, "Rank", "the rank that arrived last"),
+    text(C.detail, "Detail", "category, as in `lateness_causes` of state compute"),
+    text(C.name, "Operation", "operator; the kernel where no operator launched it"),
+    integer(C.uid, "UID", "position of its longest kernel in the trace of the rank; if it has one"),
+    nanoseconds(
+        C.kernel_time_ns,
+        "Kernel time",
+        "of compute kernels since the ranks were last held together; simultaneous ones each count "
+        "in full",
+    ),
+    nanoseconds(C.yardstick_ns, "Usual", "mean of the ranks that it is compared with"),
+    nanoseconds(C.extra_ns, "Extra", "the difference, of which the next three are the parts"),
+    nanoseconds(
+        C.slower_ns,
+        "Slower",
+        "kernels of the same name, shapes and types take longer; those beside communication count, "
+        "too",
+    ),
+    nanoseconds(C.more_kernels_ns, "More kernels", "there are more of these kernels"),
+    nanoseconds(
+        C.other_shapes_ns, "Other shapes", "kernels, shapes or types that the others do not have"
+    ),
+    number(C.kernel_count, "Kernels", "", "kernels; of one that is cut, the part", ",.1f"),
+    number(C.yardstick_kernel_count, "Usual kernels", "", "mean of the others", ",.1f"),
+    count(
+        C.yardstick_ranks,
+        "Ranks compared",
+        "of the ranks in the middle, up to 8, those with the nearest numbers",
+    ),
 )
 
 RANK_STEPS = (
@@ -363,6 +401,7 @@ TABLES = {
     "rank_steps": RANK_STEPS,
     "lateness": LATENESS,
     "lateness_causes": LATENESS_CAUSES,
+    "lateness_operations": LATENESS_OPERATIONS,
     "pairs": PAIRS,
 }
 ABOUT = {
@@ -382,6 +421,9 @@ ABOUT = {
     "were last held together, and what it inherited. Instances at edges, and those at which "
     "several ranks arrived last, are not in it.",
     "lateness_causes": "What the last rank did longer than the others, by the state of its GPU.",
+    "lateness_operations": "Which operations the last rank computed longer than others, and why. "
+    "Only for the delays of findings and the 20 delays for which others wait longest, of up to 8 "
+    "ranks.",
     "pairs": "What ranks send to each other: sends, and all-to-alls with sizes by rank. A rank "
     "without a trace sends what others receive from it; of its all-to-alls nothing is known.",
     "clocks": "How well the ends of matched collectives agree on the common clock, by communicator "

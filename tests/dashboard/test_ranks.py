@@ -330,10 +330,10 @@ def test_a_rank_is_not_late_from_itself(run: DistributedRun) -> None:
         held_instance=pl.lit(0, late.schema["held_instance"]),
     )
     other = pl.lit(9, late.schema["root_rank"])
-    causes, instances = run.tables["lateness_causes"], run.tables["instances"]
+    instances = run.tables["instances"]
     for root, cause in ((pl.col("rank"), "late already"), (other, "late already, from rank 9")):
         rows = delays(inherited.with_columns(root_rank=root), instances)
-        assert set(with_causes(rows, causes)["cause"]) == {cause}
+        assert set(with_causes(rows, run.tables)["cause"]) == {cause}
 
 
 def test_the_page_of_a_rank_leads_to_the_others(run: DistributedRun, filed: Draw) -> None:

@@ -163,7 +163,7 @@ def test_a_rank_that_waits_for_its_data_in_each_step_is_named(tmp_path: Path) ->
         "communication" in to_text(both.issue)
     )
     rows = delays(changed["lateness"], changed["instances"])
-    delay = with_causes(rows, changed["lateness_causes"])
+    delay = with_causes(rows, changed)
     late = delay.row(0, named=True)
     found_also = re.fullmatch(r"compute: gemm 4.0 ms, (\d\.\d+) ms less in all else", late["also"])
     assert found_also

@@ -122,7 +122,7 @@ def test_a_late_loader_is_one_delay_of_its_length(tmp_path: Path) -> None:
     _, ranks = members(tmp_path, faults, job)
     tables = join(ranks, RANKS).tables
     rows = delays(tables["lateness"], tables["instances"])
-    found = with_causes(rows, tables["lateness_causes"])
+    found = with_causes(rows, tables)
     (row,) = found.filter(pl.col("new_ms") > 0.1 * late_ms).iter_rows(named=True)
     assert (row["rank"], row["cause"]) == (late_rank, "idle: data loading")
     assert row["new_ms"] == pytest.approx(late_ms, rel=0.05)

@@ -9,6 +9,7 @@ import polars as pl
 
 from jarvis.findings import Finding, Impact, Priority, Range
 from jarvis.impact import share_pct, with_steps
+from jarvis.ranks.delays import is_inner
 from jarvis.ranks.gain import JointSteps, StepGain
 from jarvis.ranks.join import Joined
 from jarvis.ranks.messages import MESSAGES
@@ -56,9 +57,7 @@ class RankFacts:
     @cached_property
     def inner(self) -> pl.DataFrame:
         """The instances that are no edges, of known clocks."""
-        return self.tables["instances"].filter(
-            ~pl.col(C.is_edge), pl.col(C.transfer_us).is_not_null()
-        )
+        return self.tables["instances"].filter(is_inner())
 
     @cached_property
     def own_ms(self) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """Ranks that the others wait for: the same one in most steps, or different ones."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -10,9 +10,14 @@ from jarvis.impact import share_pct
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.states import State
 from jarvis.ranks.clock import NORMAL
-from jarvis.ranks.delays import MIN_CAUSE_SHARE
+from jarvis.ranks.delays import (
+    MIN_CAUSE_SHARE,
+    is_comparable,
+    is_own,
+    main_operations,
+    roots_of_steps,
+)
 from jarvis.ranks.findings.facts import RankFacts
-from jarvis.ranks.lateness import is_comparable, is_own
 from jarvis.ranks.messages import MESSAGES
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
@@ -30,33 +35,9 @@ MAIN_SHARE = 0.5
 
 
 def latest_roots(facts: RankFacts) -> pl.DataFrame:
-    """Return the rank of each step for which the others wait longest without computing, and the
-    instance at which they wait longest for it.
-
-    A later rank for which they wait while they compute costs the step nothing, and where ranks do
-    different work, such as the stages of a pipeline, they wait for more than what one is late by.
-    Columns: ``step, instance_id, root_rank, root_instance``.
-    """
-    waited = pl.col(C.exposed_wait_us)
+    """Return the late ranks of steps (``delays.latest_roots``)."""
     ranks = facts.tables["instance_ranks"].group_by(C.instance_id).len("ranks")
-    late_us = pl.col(C.lateness_ns) / 1e3 * (pl.col("ranks").cast(pl.Int64) - 1)
-    return (
-        facts.tables["lateness"]
-        .join(facts.inner.select(C.instance_id, C.step, C.exposed_wait_us), on=C.instance_id)
-        .join(ranks, on=C.instance_id)
-        .drop_nulls(C.step)
-        .with_columns(
-            pl.min_horizontal(waited, late_us.clip(lower_bound=0)).alias(C.exposed_wait_us)
-        )
-        .sort(C.exposed_wait_us, C.instance_id, descending=[True, False])
-        .group_by(C.step, C.root_rank, maintain_order=True)
-        .agg(pl.col(C.instance_id, C.root_instance).first(), waited.sum())
-        .filter(waited > 0)
-        .sort(C.exposed_wait_us, C.root_rank, descending=[True, False])
-        .unique(C.step, keep="first", maintain_order=True)
-        .select(C.step, C.instance_id, C.root_rank, C.root_instance)
-        .sort(C.step)
-    )
+    return roots_of_steps(facts.tables["lateness"], facts.inner, ranks)
 
 
 def persistent_rank(facts: RankFacts) -> tuple[int, int, int] | None:
@@ -192,9 +173,11 @@ class _Causes(NamedTuple):
 
     ``steps`` are those in which late ranks can be compared. In all else they took ``less_ms`` less,
     most of it in ``less_in``, if a single state has most. The causes minus that are the delay.
+    ``operations`` are the rows of ``main_operations`` by category, if they are known for all steps.
     """
 
     longer: Sequence[tuple[str, str | None, float]]
+    operations: Mapping[str | None, Mapping[str, Any]]
     steps: int
     less_ms: float
     less_in: tuple[str, str | None] | None
@@ -220,19 +203,41 @@ def _causes(facts: RankFacts, roots: pl.DataFrame) -> _Causes:
     most = shorter.filter(extra <= MAIN_SHARE * extra.sum()).select(C.state, C.detail)
     return _Causes(
         list(rows.select(C.state, C.detail, extra / per_step).iter_rows()),
+        _operations(facts, known),
         known.height,
         less_ms,
         most.row(-1) if most.height else None,
     )
 
 
+def _operations(facts: RankFacts, known: pl.DataFrame) -> Mapping[str | None, Mapping[str, Any]]:
+    rows = facts.tables["lateness_operations"].join(known, on=C.instance_id, how="semi")
+    if rows[C.instance_id].n_unique() < known.height:
+        return {}
+    return {row[C.detail]: row for row in main_operations(rows).iter_rows(named=True)}
+
+
+def _cause(causes: _Causes, state: str, detail: str | None, extra_ms: float) -> Message:
+    named = {"state": _name(state, detail), "extra_ms": extra_ms}
+    row = causes.operations.get(detail) if state == State.COMPUTE else None
+    if row is None or row[C.extra_ns] < MIN_CAUSE_SHARE * extra_ms * 1e6 * causes.steps:
+        return MESSAGES("late.cause", **named)
+    return MESSAGES.pick(
+        f"late.cause.{row['reason']}",
+        {
+            **named,
+            "name": row[C.name],
+            "operation_ms": row[C.extra_ns] / 1e6 / causes.steps,
+            "kernels": row[C.kernel_count] / causes.steps,
+            "usual_kernels": row[C.yardstick_kernel_count] / causes.steps,
+        },
+    )
+
+
 def _message(key: str, causes: _Causes) -> Message | None:
     if not causes.longer:
         return None
-    parts = tuple(
-        MESSAGES("late.cause", state=_name(state, detail), extra_ms=extra_ms)
-        for state, detail, extra_ms in causes.longer
-    )
+    parts = tuple(_cause(causes, *longer) for longer in causes.longer)
     less_ms = causes.less_ms
     if less_ms >= MIN_CAUSE_SHARE * causes.longer[0][2]:
         parts += (

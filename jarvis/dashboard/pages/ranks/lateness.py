@@ -60,7 +60,7 @@ def late_ranks(chosen: Chosen) -> None:
         listed = chosen.of_ranks(rows)
         if chosen.step is not None:
             listed = listed.filter(pl.col(C.step) == chosen.step)
-        listed = with_causes(listed.head(MAX_ROWS), tables["lateness_causes"])
+        listed = with_causes(listed.head(MAX_ROWS), tables)
         small_table(listed, columns_of(COLUMNS), "Delays of ranks", shown, _WIDTHS)
         st.caption(
             "Each delay has one row, with the collective at which the rank is latest. A delay for "
