@@ -322,6 +322,20 @@ def test_delays_are_named_once(run: DistributedRun) -> None:
     assert rows.filter(rows["new_ms"] > 5).height == 1
 
 
+def test_a_delay_leads_to_its_event_on_the_timeline_of_the_rank(
+    run: DistributedRun, filed: Draw
+) -> None:
+    rows = with_causes(delays(run.tables["lateness"], run.tables["instances"]), run.tables)
+    rows = pl.concat([rows.head(1), rows.head(1).with_columns(uid=pl.lit(None, pl.Int64))])
+    late, without = lateness.event_addresses(run, rows)
+    assert without.startswith("overview?")
+    url_path, _, parameters = late.partition("?")
+    assert url_path == "timeline"
+    page = filed("timeline", **dict(each.split("=") for each in parameters.split("&")))
+    assert not page.exception
+    assert "**Selected: " in texts(page)
+
+
 def test_a_rank_is_not_late_from_itself(run: DistributedRun) -> None:
     late = run.tables["lateness"]
     inherited = late.with_columns(

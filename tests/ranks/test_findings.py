@@ -82,6 +82,10 @@ def test_a_slow_gpu_is_named(slow: tuple[Joined, AnalysisResult]) -> None:
     rows = [(number, each.check, whole) for number, each, whole in nested(result.findings)]
     assert rows == [(1, "late_rank", None), (2, "slow_gpu", 1)]
     assert to_text(checks["late_rank"].algorithmic).startswith("Compare its clocks")
+    issue = to_text(checks["late_rank"].issue)
+    assert re.search(
+        r"GEMM kernels [\d.]+ ms \(`aten::mm` [\d.]+ ms: the same kernels take longer\)", issue
+    )
     another = finding.model_copy(update={"evidence": {**finding.evidence, "rank": 3}})
     assert [whole for *_, whole in nested((another, *result.findings))] == [None, None, 2]
     assert finding.evidence["rank"] == 2

@@ -12,11 +12,14 @@ from jarvis.ranks.delays import delays, with_causes
 from jarvis.ranks.join import Joined, join
 from jarvis.ranks.members import Member
 from jarvis.sample import Faults, Job, write_job
-from jarvis.sample.faults import Late, clock_offsets
+from jarvis.sample.faults import Late, Slow, clock_offsets
 from jarvis.trace import read_trace
 
 RANKS, STEPS = 4, 3
-TABLES = ("collectives", "steps", "gpu_work", "gpu_timeline", "timeline_states", "idle_gaps")
+TABLES = (
+    *("collectives", "steps", "gpu_work", "gpu_timeline", "timeline_states", "idle_gaps"),
+    "operations",
+)
 CLEAR_US = 20.0
 """Margin of the last arrival above which the last rank is to be right."""
 
@@ -127,11 +130,46 @@ def test_a_late_loader_is_one_delay_of_its_length(tmp_path: Path) -> None:
     assert (row["rank"], row["cause"]) == (late_rank, "idle: data loading")
     assert row["new_ms"] == pytest.approx(late_ms, rel=0.05)
     assert row["extra_ms"] == pytest.approx(late_ms, rel=0.05)
+    gap = ranks[late_rank].tables["idle_gaps"].filter(next_uid=row["uid"]).row(0, named=True)
+    assert (gap["cause"], gap["host_frame"]) == ("data_loading", row["where"])
+    assert gap["dur_ns"] / 1e6 > late_ms
     in_step = tables["instances"].filter(step=row["step"]).select("instance_id")
     late = tables["lateness"].join(in_step, on="instance_id")
     assert late["rank"].to_list() == [late_rank] * in_step.height
     assert in_step.height > 10
     assert late["new_ns"].sum() / 1e6 == pytest.approx(late_ms, rel=0.05)
+
+
+def test_the_operation_that_takes_longer_is_that_of_the_slow_kernels(tmp_path: Path) -> None:
+    """Of the operations of the late rank, only products of matrices take longer.
+
+    Not all by the factor: kernels for a few small products are of other families.
+    """
+    factor, late_rank = 1.05, 2
+    faults = Faults(is_even=True, slow=(Slow(late_rank, factor, "gemm"),))
+    _, ranks = members(tmp_path, faults)
+    tables = join(ranks, RANKS).tables
+    found = tables["lateness_operations"].filter(rank=late_rank)
+    assert found["instance_id"].n_unique() == STEPS - 1
+    parts = pl.sum_horizontal("slower_ns", "more_kernels_ns", "other_shapes_ns")
+    assert found.filter(pl.col("extra_ns") != parts).is_empty()
+    assert found.filter(
+        pl.col("kernel_time_ns") - pl.col("yardstick_ns") != pl.col("extra_ns")
+    ).is_empty()
+    is_gemm = pl.col("detail") == "GEMM"
+    gemm, rest = found.filter(is_gemm), found.filter(~is_gemm)
+    ratio = gemm["kernel_time_ns"].sum() / gemm["yardstick_ns"].sum()
+    assert 0.6 * (factor - 1) < ratio - 1 < factor - 1 + 0.005
+    assert rest["kernel_time_ns"].sum() == pytest.approx(rest["yardstick_ns"].sum(), rel=0.01)
+    assert gemm["slower_ns"].sum() == pytest.approx(gemm["extra_ns"].sum(), rel=0.01)
+    causes = tables["lateness_causes"].filter(state="compute", detail="GEMM")
+    sums = gemm.group_by("instance_id").agg(pl.col("extra_ns").sum())
+    both = sums.join(causes, on="instance_id", suffix="_state")
+    assert (both["extra_ns"] / both["extra_ns_state"]).to_list() == pytest.approx([1] * 2, rel=0.1)
+    work = ranks[late_rank].tables["gpu_work"]
+    kernel = work.filter(uid=gemm["uid"][0]).row(0, named=True)
+    operation = ranks[late_rank].tables["operations"].filter(uid=kernel["operation_uid"])
+    assert operation["name"].to_list() == gemm["name"][:1].to_list()
 
 
 def test_ranks_of_two_jobs_have_no_waiting(

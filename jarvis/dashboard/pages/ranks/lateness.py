@@ -6,6 +6,8 @@ import streamlit as st
 from jarvis.charts import columns_of
 from jarvis.charts.arrivals import blame_bars
 from jarvis.dashboard.pages.ranks.filters import Chosen
+from jarvis.dashboard.pages.timeline.event import EVENT
+from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.table import small_table
@@ -19,6 +21,7 @@ from jarvis.ranks.delays import (
 )
 from jarvis.ranks.per_step import basis, ranks_per_step, step_count
 from jarvis.ranks.rows import ROW
+from jarvis.ranks.run import DistributedRun
 from jarvis.schemas.names import C
 
 MAX_ROWS = 200
@@ -61,11 +64,32 @@ def late_ranks(chosen: Chosen) -> None:
         if chosen.step is not None:
             listed = listed.filter(pl.col(C.step) == chosen.step)
         listed = with_causes(listed.head(MAX_ROWS), tables)
-        small_table(listed, columns_of(COLUMNS), "Delays of ranks", shown, _WIDTHS)
+        small_table(
+            listed,
+            columns_of(COLUMNS),
+            "Delays of ranks",
+            shown,
+            _WIDTHS,
+            key="ranks_delays",
+            addresses=event_addresses(chosen.run, listed),
+        )
         st.caption(
             "Each delay has one row, with the collective at which the rank is latest. A delay for "
-            "which no rank stops computing costs the step nothing."
+            "which no rank stops computing costs the step nothing. A click opens the analysis of "
+            "the rank, at the event that *Where* is about, if it is known."
         )
+
+
+def event_addresses(run: DistributedRun, rows: pl.DataFrame) -> list[str]:
+    """Return the URL for each row: the event of its main cause on the timeline of the rank, or the
+    overview of the rank."""
+    ids = {rank.rank: str(rank.analysis_id) for rank in run.manifest.usable}
+    return [
+        navigation.address(navigation.OVERVIEW, ids[rank])
+        if uid is None
+        else navigation.address(navigation.TIMELINE, ids[rank], **{EVENT: str(uid)})
+        for rank, uid in rows.select(C.rank, C.uid).iter_rows()
+    ]
 
 
 def _bars(chosen: Chosen, rows: pl.DataFrame) -> None:

@@ -1,0 +1,119 @@
+"""The operations of a late rank: more kernels, other shapes, or the same ones for longer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from jarvis.ranks.delays import delays, with_causes
+from jarvis.ranks.join import join
+from jarvis.ranks.members import Member
+from tests.ranks.built import US, BuiltRank, Kernel, table
+
+MS = 1_000 * US
+RANKS, LATE_RANK, STEPS = 4, 1, 4
+Work = Sequence[tuple[int, int]]
+"""Row of the operations table and duration of each kernel of a step."""
+
+NAMES = {
+    1: ("aten::mm", "((8, 8), (8, 8))"),
+    2: ("aten::mm", "((9, 8), (8, 8))"),
+    3: ("aten::bmm", "((2, 8, 8), (2, 8, 8))"),
+}
+USUAL: Work = [(1, MS), (1, MS), (3, MS)]
+
+
+def ranks(late: Work) -> list[Member]:
+    """Return ranks that begin each step together; in the last one, the late rank does its work."""
+    kernels: list[list[Kernel]] = [[] for _ in range(RANKS)]
+    work: list[list[dict[str, Any]]] = [[] for _ in range(RANKS)]
+    begin = MS
+    for step in range(STEPS):
+        arrivals = []
+        for rank in range(RANKS):
+            at = begin
+            for operation, length in late if (rank, step) == (LATE_RANK, STEPS - 1) else USUAL:
+                uid = 1000 + len(work[rank])
+                row = {"uid": uid, "kind": "compute", "name": "gemm", "ts_ns": at, "dur_ns": length}
+                work[rank].append({**row, "operation_uid": operation})
+                at += length
+            arrivals.append(at)
+        end = max(arrivals) + 100 * US
+        for rank, arrival in enumerate(arrivals):
+            kernels[rank].append(Kernel(arrival, end, {"step": step}))
+        begin = end
+    operations = table(
+        "operations",
+        [
+            {"uid": uid, "name": name, "input_dims": dims, "op_category": "GEMM"}
+            for uid, (name, dims) in NAMES.items()
+        ],
+    )
+    found = []
+    for rank in range(RANKS):
+        compute = [(row["ts_ns"], row["ts_ns"] + row["dur_ns"]) for row in work[rank]]
+        member = BuiltRank(rank, kernels[rank], compute).member(RANKS)
+        own = {"gpu_work": table("gpu_work", work[rank]), "operations": operations}
+        found.append(replace(member, tables={**member.tables, **own}))
+    return found
+
+
+def delay_of(late: Work) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
+    """Return the delay that the work makes, and its operations."""
+    tables = join(ranks(late), RANKS).tables
+    rows = with_causes(delays(tables["lateness"], tables["instances"]), tables)
+    (delay,) = rows.iter_rows(named=True)
+    assert delay["rank"] == LATE_RANK
+    return delay, tables["lateness_operations"].to_dicts()
+
+
+def test_the_same_kernels_that_take_longer() -> None:
+    delay, (first, second) = delay_of([(1, 2 * MS), (1, MS), (3, MS)])
+    assert delay["where"] == "aten::mm 1.0 ms: the same kernels take longer"
+    assert (first["name"], first["uid"], delay["uid"]) == ("aten::mm", 1009, 1009)
+    assert (first["kernel_time_ns"], first["yardstick_ns"]) == (3 * MS, 2 * MS)
+    assert (first["slower_ns"], first["more_kernels_ns"], first["other_shapes_ns"]) == (MS, 0, 0)
+    assert (second["name"], second["extra_ns"]) == ("aten::bmm", 0)
+
+
+def test_more_kernels() -> None:
+    delay, (first, _) = delay_of([*USUAL, (1, MS), (1, MS)])
+    assert delay["where"] == "aten::mm 2.0 ms: more kernels (4 instead of 2)"
+    assert (first["kernel_count"], first["yardstick_kernel_count"]) == (4, 2)
+    assert (first["slower_ns"], first["more_kernels_ns"]) == (0, 2 * MS)
+
+
+def test_kernels_of_other_shapes() -> None:
+    delay, (first, _) = delay_of([(2, 2 * MS), (2, 2 * MS), (3, MS)])
+    assert delay["where"] == "aten::mm 2.0 ms: other shapes or kernels"
+    assert (first["slower_ns"], first["other_shapes_ns"]) == (0, 2 * MS)
+
+
+def test_more_kernels_that_also_take_longer_are_divided() -> None:
+    _, (first, _) = delay_of([(1, 2 * MS), (1, 2 * MS), (1, 2 * MS), (3, MS)])
+    assert first["extra_ns"] == 4 * MS
+    assert (first["slower_ns"], first["more_kernels_ns"]) == (3 * MS, MS)
+
+
+def test_runs_without_operations_have_none() -> None:
+    whole = ranks([*USUAL, (1, MS)])
+    bare = [
+        replace(each, tables={k: v for k, v in each.tables.items() if k != "operations"})
+        for each in whole
+    ]
+    tables = join(bare, RANKS).tables
+    assert tables["lateness_operations"].is_empty()
+    earlier = {name: tables[name] for name in tables if name != "lateness_operations"}
+    (delay,) = with_causes(delays(tables["lateness"], tables["instances"]), earlier).to_dicts()
+    assert (delay["cause"], delay["where"], delay["uid"]) == ("compute: GEMM", None, None)
+
+
+def test_the_ranks_with_the_nearest_numbers_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis.ranks.operations.MAX_YARDSTICK_RANKS", 1)
+    whole = ranks([*USUAL, (1, MS)])
+    tables = join(whole, RANKS).tables
+    found = tables["lateness_operations"]
+    assert found["yardstick_ranks"].unique().to_list() == [1]
+    assert found.filter(pl.col("extra_ns") > 0)["extra_ns"].to_list() == [MS]
