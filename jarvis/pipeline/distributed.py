@@ -51,7 +51,7 @@ from jarvis.tracelens.multi_rank import multi_rank_sheets
 MIN_RANKS = 2
 IN_WORKBOOK = (
     *("ranks", "communicators", "instances", "clocks", "rank_steps", "lateness_causes"),
-    "lateness_operations",
+    *("lateness_operations", "rank_categories"),
 )
 """Tables that the workbook has besides TraceLens's sheets."""
 

@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from jarvis.ranks.clock import NORMAL
+from jarvis.ranks.delays import CATEGORY
 from jarvis.ranks.members import Member
+from jarvis.schemas.columns import Column, number, text
 from jarvis.schemas.names import C
+from jarvis.schemas.ranks import RANK_CATEGORIES
 
 MIN_RANKS = 3
 """Ranks of a role that a median needs."""
@@ -14,6 +17,33 @@ MIN_RANKS = 3
 MADS = 3
 MIN_OUTLIER_PCT, MIN_OUTLIER_MS = 2.0, 0.02
 """A smaller difference from the median, in percent or per step, is not an outlier."""
+
+COLUMNS: tuple[Column, ...] = (
+    *RANK_CATEGORIES,
+    text("category", "Category", "of the kernels"),
+    number("extra_ms", "Longer by (ms)", "ms", "than the median of the ranks", "+,.3f"),
+    number("extra_pct", "Longer by (%)", "%", "the same, in percent of the median", "+,.1f"),
+)
+"""Descriptions of the columns of ``outliers``."""
+
+SHOWN = (C.rank, "category", "extra_ms", "extra_pct", C.time_ms, C.median_ms)
+
+
+def outliers(categories: pl.DataFrame) -> pl.DataFrame:
+    """Return the outliers of the table ``rank_categories`` with the columns SHOWN, those that
+    differ most from the median first."""
+    extra_ms = pl.col(C.time_ms) - pl.col(C.median_ms)
+    return (
+        categories.filter(C.is_outlier)
+        .with_columns(CATEGORY.alias("category"), extra_ms.alias("extra_ms"))
+        .with_columns(
+            pl.when(pl.col(C.median_ms) > 0)
+            .then(100 * pl.col("extra_ms") / pl.col(C.median_ms))
+            .alias("extra_pct")
+        )
+        .sort(pl.col("extra_ms").abs(), C.rank, "category", descending=[True, False, False])
+        .select(SHOWN)
+    )
 
 
 def rank_categories(

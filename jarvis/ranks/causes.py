@@ -36,6 +36,7 @@ class Times:
         self._late: dict[Key, Int64s] = {}
         self._middle: dict[Key, Int64s] = {}
         self._calls: list[pl.DataFrame] = [pl.DataFrame(schema=_OF_CALLS)]
+        self._computing: list[pl.DataFrame] = [pl.DataFrame(schema=_COMPUTING)]
 
     def add(
         self, batch: Batch, begins: Int64s, ends: Int64s, instance: Int32s, is_late: Bools
@@ -50,13 +51,19 @@ class Times:
             is_late: Whether it is that of the late rank.
         """
         states = batch.read("timeline_states", C.state, C.detail, C.start_ns, C.dur_ns)
-        spans = states.select(C.state, C.detail, batch.on_axis(C.start_ns).alias(C.ts_ns), C.dur_ns)
+        spans = states.select(
+            *(C.rank, C.state, C.detail, C.dur_ns), batch.on_axis(C.start_ns).alias(C.ts_ns)
+        )
         rest = ends - begins
         for (state, detail), of_state in spans.group_by(C.state, C.detail, maintain_order=True):
             inside = covered_until(of_state, ends) - covered_until(of_state, begins)
             rest = rest - inside
             key = str(state), None if detail is None else str(detail)
             self._add(key, inside, instance, is_late)
+            if state == State.COMPUTE:
+                sums = of_state.group_by(C.rank).agg(pl.col(C.dur_ns).sum().alias("ns"))
+                named = sums.with_columns(pl.lit(detail, pl.String).alias(C.detail))
+                self._computing.append(named.select(_COMPUTING.names()))
         self._add((UNKNOWN_STATE, None), rest, instance, is_late)
         columns = (C.cause, C.start_ns, C.dur_ns, C.next_uid, *_CALLS)
         gaps = batch.read("idle_gaps", *columns).select(
@@ -73,6 +80,10 @@ class Times:
             if key not in to:
                 to[key] = np.zeros(self._instances, np.int64)
             np.add.at(to[key], instance[chosen], times_ns[chosen])
+
+    def computing(self) -> pl.DataFrame:
+        """Return ``rank, detail, ns``: the time of each category of compute in the window."""
+        return pl.concat(self._computing)
 
     def causes(self, late: pl.DataFrame) -> pl.DataFrame:
         """Return the states of the late rank of each instance, most extra time first; their extra
@@ -120,6 +131,7 @@ _AT_ONCE = 1 << 14
 _CALLS = (C.host_call, C.host_op, C.host_frame)
 _KEY = [(C.instance_id, pl.Int32()), (C.detail, TEXT)]
 _OF_CALLS = pl.Schema([*_KEY, *((name, TEXT) for name in _CALLS), (C.uid, pl.Int32())])
+_COMPUTING = pl.Schema([(C.rank, RANK()), (C.detail, pl.String()), ("ns", pl.Int64())])
 _TIMES = ((name, pl.Int64()) for name in (C.state_ns, C.yardstick_ns, C.extra_ns))
 _CAUSES = pl.Schema([_KEY[0], (C.rank, RANK()), (C.state, TEXT), _KEY[1], *_TIMES])
 

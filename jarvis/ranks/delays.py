@@ -75,6 +75,9 @@ SHOWN = (
 """The main columns, in this order."""
 
 
+NO_OPERATOR = "no operator"
+"""Category of kernels that no recorded operator launched."""
+
 _WORDS = {
     "CONV": "convolution",
     "NORM": "normalization",
@@ -85,6 +88,9 @@ _WORDS = {
     "_": " ",
 }
 """Words of a cause by parts of the names of states and categories; earlier ones come first."""
+
+CATEGORY = pl.col(C.detail).str.replace_many(_WORDS, leftmost=True).fill_null(NO_OPERATOR)
+"""A category of compute in words."""
 
 CAUSE = (
     pl.concat_str(C.state, C.detail, separator=": ", ignore_nulls=True)

@@ -10,6 +10,7 @@ import polars as pl
 
 from jarvis.core.memory_tuning import return_freed_memory
 from jarvis.ranks.bubbles import bubbles
+from jarvis.ranks.categories import rank_categories
 from jarvis.ranks.clock import Clock, Quality, common_clock, with_quality
 from jarvis.ranks.communicators import with_communicators
 from jarvis.ranks.events import CALL, TRANSFER_NS, Events, communication_events
@@ -140,7 +141,7 @@ def join(members: Sequence[Member], world_size: int, cluster: Cluster = UNKNOWN_
     bounds = gain_bounds(numbered, found, batches)
     packed = _pack(numbered, (C.uid, CALL, C.step, C.exposed_wait_ns, C.exposed_transfer_ns))
     return_freed_memory()
-    late, causes, operations = lateness(numbered, found, communicators, batches)
+    late, causes, operations, computing = lateness(numbered, found, communicators, batches)
     return_freed_memory()
     _unpack(packed, numbered)
     evidence = Evidence(
@@ -174,6 +175,7 @@ def join(members: Sequence[Member], world_size: int, cluster: Cluster = UNKNOWN_
         "unmatched": _unmatched(Events(unmatched, calls)),
         "clocks": clock.groups,
         "rank_steps": marked,
+        "rank_categories": rank_categories(computing, members, stages_of(communicators)),
         "lateness": late,
         "lateness_causes": causes,
         "lateness_operations": operations,

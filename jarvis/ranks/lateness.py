@@ -8,6 +8,7 @@ exactly.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -35,13 +36,23 @@ from jarvis.ranks.roles import stages_of
 from jarvis.schemas.names import C
 
 
+class Late(NamedTuple):
+    """The tables ``lateness``, ``lateness_causes`` and ``lateness_operations``; ``computing`` is
+    ``rank, detail, ns``, the time of each category of compute in the window."""
+
+    lateness: pl.DataFrame
+    causes: pl.DataFrame
+    operations: pl.DataFrame
+    computing: pl.DataFrame
+
+
 def lateness(
     kernels: pl.DataFrame,
     instances: pl.DataFrame,
     communicators: pl.DataFrame,
     batches: Sequence[Batch],
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return the tables ``lateness``, ``lateness_causes`` and ``lateness_operations``.
+) -> Late:
+    """Return why ranks are late, and what the ranks compute.
 
     Args:
         kernels: Kernels of instances with ``instance_id`` (``instances.waiting``), by rank.
@@ -67,11 +78,14 @@ def lateness(
     late = late.join(named.filter("is_clear"), on=C.instance_id, how="semi", maintain_order="left")
     del held, same, named
     return_freed_memory()
-    causes = _causes(kernels, batches, arrivals, since, late)
+    times = _times(kernels, batches, arrivals, since, late)
+    causes, computing = times.causes(late), times.computing()
+    del times
     table = _with_new(late).join(roots, on=C.instance_id)
-    ranks = instances.select(C.instance_id).head(arrivals.late.size)
-    counts = pl.Series("ranks", sums(kernels[C.instance_id].to_numpy()))
-    chosen = shown_delays(table, instances, ranks.with_columns(counts))
+    ranks = pl.DataFrame({"ranks": sums(kernels[C.instance_id].to_numpy())}).select(
+        pl.int_range(pl.len(), dtype=pl.Int32).alias(C.instance_id), "ranks"
+    )
+    chosen = shown_delays(table, instances, ranks)
     operations = late_operations(kernels, batches, arrivals, since, chosen)
     del arrivals, since
     return_freed_memory()
@@ -82,7 +96,8 @@ def lateness(
     table = table.join(explained, on=C.instance_id, how="left")
     share = (100 * pl.col("explained").fill_null(0) / own).clip(upper_bound=100.0)
     explained_pct = pl.when(own > 0).then(share).alias(C.explained_pct)
-    return table.with_columns(explained_pct).sort(C.instance_id), causes, operations
+    table = table.with_columns(explained_pct).sort(C.instance_id)
+    return Late(table, causes, operations, computing)
 
 
 def _late_ranks(
@@ -120,14 +135,14 @@ def _late_ranks(
     )
 
 
-def _causes(
+def _times(
     kernels: pl.DataFrame,
     batches: Sequence[Batch],
     arrivals: Arrivals,
     since: Int64s,
     late: pl.DataFrame,
-) -> pl.DataFrame:
-    """Return the table ``lateness_causes`` of late ranks."""
+) -> Times:
+    """Return the times of late ranks and of those in the middle by state."""
     times, is_there = Times(arrivals.late.size), np.zeros(arrivals.late.size, np.bool_)
     is_there[late[C.instance_id].to_numpy()] = True
     for batch in batches:
@@ -150,7 +165,7 @@ def _causes(
             instance[is_used],
             arrivals.is_late[rows][is_used],
         )
-    return times.causes(late)
+    return times
 
 
 def _with_new(late: pl.DataFrame) -> pl.DataFrame:

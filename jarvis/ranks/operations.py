@@ -118,9 +118,9 @@ def _work(batch: Batch, spans: pl.DataFrame) -> pl.DataFrame:
         C.rank, C.operation_uid, C.uid, C.dur_ns, pl.col(C.name).cast(TEXT).alias(C.kernel)
     ).join(operations, on=[C.rank, C.operation_uid], how="left", maintain_order="left")
     longest = pl.col(C.uid).sort_by(C.kernel_time_ns, C.uid, descending=[True, False]).first()
+    rows: pl.DataFrame = named[at]
     return (
-        named[at]
-        .with_columns(
+        rows.with_columns(
             *placed.select(C.instance_id, "is_late")[of],
             pl.Series(C.kernel_time_ns, inside),
             pl.col(C.op_category).alias(C.detail),

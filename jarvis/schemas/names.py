@@ -285,6 +285,7 @@ class Declared:
     mean_ms: Final = "mean_ms"
     mean_us: Final = "mean_us"
     median_duration_us: Final = "median_duration_us"
+    median_ms: Final = "median_ms"
     message_bytes: Final = "message_bytes"
     message_mb: Final = "message_mb"
     mfu_pct: Final = "mfu_pct"

@@ -374,6 +374,28 @@ RANK_STEPS = (
     ),
 )
 
+RANK_CATEGORIES = (
+    _RANK,
+    text(C.detail, "Category", "of compute, as in `timeline_states`; empty without an operator"),
+    milliseconds(
+        C.time_ms,
+        "Time",
+        "in which the GPU computes it, in the window, divided by the marked steps, if any; of "
+        "kernels that run at once, the longest counts",
+    ),
+    milliseconds(
+        C.median_ms,
+        "Median",
+        "of the ranks with the same GPU in the same pipeline stage; empty for fewer than three",
+    ),
+    flag(
+        C.is_outlier,
+        "Outlier",
+        "it differs from the median by more than 3 standard deviations (1.4826 times the median "
+        "absolute deviation), 2% of the median, and 0.02 ms",
+    ),
+)
+
 PAIRS = (
     integer(C.src, "From", "rank that sends"),
     integer(C.dst, "To", "rank that receives"),
@@ -399,6 +421,7 @@ TABLES = {
     "unmatched": UNMATCHED,
     "clocks": CLOCKS,
     "rank_steps": RANK_STEPS,
+    "rank_categories": RANK_CATEGORIES,
     "lateness": LATENESS,
     "lateness_causes": LATENESS_CAUSES,
     "lateness_operations": LATENESS_OPERATIONS,
@@ -417,6 +440,8 @@ ABOUT = {
     "the sums of their rank, not in waiting.",
     "rank_steps": "The marked steps of each rank. Parts of the step time are what the GPU does in "
     "it; waiting and transfer are of the collectives that it launches, so that they may end later.",
+    "rank_categories": "What the GPU of each rank computes, by category, against the median of the "
+    "ranks.",
     "lateness": "Why the last rank of an instance was last: its own extra time since its ranks "
     "were last held together, and what it inherited. Instances at edges, and those at which "
     "several ranks arrived last, are not in it.",

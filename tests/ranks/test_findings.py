@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from jarvis.findings import AnalysisResult, Finding, Priority
+from jarvis.ranks.categories import outliers
 from jarvis.ranks.delays import delays, with_causes
 from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.findings.facts import RankFacts
@@ -68,6 +69,7 @@ def step_ms(finding: Finding) -> tuple[float, float]:
 def test_an_even_job_has_no_finding(tmp_path: Path) -> None:
     joined, result = found(tmp_path, Faults(is_even=True))
     assert result.findings == result.notes == ()
+    assert outliers(joined.tables["rank_categories"]).is_empty()
     ratios = joined.tables["ranks"]["speed_ratio"].to_list()
     assert ratios == pytest.approx([1] * RANKS, abs=0.005)
 
@@ -82,6 +84,10 @@ def test_a_slow_gpu_is_named(slow: tuple[Joined, AnalysisResult]) -> None:
     rows = [(number, each.check, whole) for number, each, whole in nested(result.findings)]
     assert rows == [(1, "late_rank", None), (2, "slow_gpu", 1)]
     assert to_text(checks["late_rank"].algorithmic).startswith("Compare its clocks")
+    standing_out = outliers(joined.tables["rank_categories"])
+    assert standing_out["rank"].unique().to_list() == [2]
+    assert standing_out["category"][0] == "GEMM"
+    assert standing_out["extra_pct"].to_list() == pytest.approx([5] * standing_out.height, abs=1)
     issue = to_text(checks["late_rank"].issue)
     assert re.search(
         r"GEMM kernels [\d.]+ ms \(`aten::mm` [\d.]+ ms: the same kernels take longer\)", issue

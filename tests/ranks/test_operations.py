@@ -7,10 +7,11 @@ from typing import Any
 import polars as pl
 import pytest
 
+from jarvis.ranks.categories import outliers, rank_categories
 from jarvis.ranks.delays import delays, with_causes
 from jarvis.ranks.join import join
 from jarvis.ranks.members import Member
-from tests.ranks.built import US, BuiltRank, Kernel, table
+from tests.ranks.built import US, BuiltRank, Kernel, info, table
 
 MS = 1_000 * US
 RANKS, LATE_RANK, STEPS = 4, 1, 4
@@ -117,3 +118,35 @@ def test_the_ranks_with_the_nearest_numbers_are_compared(monkeypatch: pytest.Mon
     found = tables["lateness_operations"]
     assert found["yardstick_ranks"].unique().to_list() == [1]
     assert found.filter(pl.col("extra_ns") > 0)["extra_ns"].to_list() == [MS]
+
+
+def test_the_time_of_categories_is_compared_between_the_ranks_of_a_role() -> None:
+    whole = ranks([*USUAL, (1, MS)])
+    found = join(whole, RANKS).tables["rank_categories"]
+    usual_ms = len(USUAL) * STEPS
+    times = [usual_ms + (rank == LATE_RANK) for rank in range(RANKS)]
+    assert found["time_ms"].to_list() == times
+    assert found["median_ms"].to_list() == [usual_ms] * RANKS
+    assert found["is_outlier"].to_list() == [rank == LATE_RANK for rank in range(RANKS)]
+    (row,) = outliers(found).to_dicts()
+    assert (row["rank"], row["category"], row["extra_ms"]) == (LATE_RANK, "GEMM", 1)
+    assert row["extra_pct"] == pytest.approx(100 / usual_ms)
+    two = [member for member in whole if member.rank < 2]
+    found = join(two, RANKS).tables["rank_categories"]
+    assert found["median_ms"].null_count() == 2
+    assert not found["is_outlier"].any()
+
+
+def test_ranks_of_other_stages_and_gpus_are_not_compared() -> None:
+    def times(values: Sequence[float]) -> pl.DataFrame:
+        schema = {"rank": pl.Int32, "detail": pl.String, "ns": pl.Int64}
+        rows = [(rank, "GEMM", round(ms * MS)) for rank, ms in enumerate(values) if ms]
+        return pl.DataFrame(rows, schema, orient="row")
+
+    members = [Member(rank, "", info(rank, "A" if rank < 6 else "B"), {}) for rank in range(9)]
+    stages = {rank: rank // 3 for rank in range(6)}
+    found = rank_categories(times([1, 1, 2, 4, 4, 0, 9, 9, 9]), members, stages)
+    assert found["time_ms"].to_list() == [1, 1, 2, 4, 4, 0, 9, 9, 9]
+    assert found["median_ms"].to_list() == [1] * 3 + [4] * 3 + [9] * 3
+    assert found.filter("is_outlier")["rank"].to_list() == [2, 5]
+    assert outliers(found)["extra_ms"].to_list() == [-4, 1]

@@ -19,6 +19,9 @@ from jarvis.dashboard.session.state import current_id, palette
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice
 from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.table import small_table
+from jarvis.ranks.categories import COLUMNS as CATEGORY_COLUMNS
+from jarvis.ranks.categories import SHOWN as CATEGORIES_SHOWN
+from jarvis.ranks.categories import outliers
 from jarvis.ranks.identity import missing_text
 from jarvis.ranks.manifest import DistributedManifest, left_out_texts, superseded_text
 from jarvis.ranks.per_step import COLUMNS, PLACE, basis, ranks_per_step, shown_columns, step_count
@@ -65,6 +68,7 @@ _RANK_WIDTHS = {
 """Widths in pixels that show these columns in a window of 1280 pixels."""
 
 
+_MAX_OUTLIERS = 200
 _NOT_CHOSEN = ""
 _TITLE_PX = 420
 
@@ -127,6 +131,7 @@ def render() -> None:
     _steps(part)
     bandwidth(part)
     _ranks(run)
+    _categories(run)
     pair_bytes(part)
     communicators(run)
     timeline(part)
@@ -232,4 +237,29 @@ def _ranks(run: DistributedRun) -> None:
             "saved*: the time by which the median step gets shorter if this rank is as fast as the "
             "median of the ranks. *Slower* compares the same kernels with the median of the ranks, "
             "*Last* is of the whole recording."
+        )
+
+
+def _categories(run: DistributedRun) -> None:
+    """Draw which ranks compute longer, or less, than the others in which category."""
+    if (
+        "rank_categories" not in run.tables
+        or not run.tables["rank_categories"][C.median_ms].count()
+    ):
+        return
+    rows = outliers(run.tables["rank_categories"])
+    with st.container(border=True):
+        st.markdown("**Compute by category**")
+        if rows.is_empty():
+            st.caption("No rank computes longer or shorter than the others in any category.")
+            return
+        columns = columns_of(CATEGORY_COLUMNS)
+        small_table(rows.head(_MAX_OUTLIERS), columns, "Categories", CATEGORIES_SHOWN, max_rows=10)
+        more = (
+            f" The first {_MAX_OUTLIERS} of {rows.height:,}." if rows.height > _MAX_OUTLIERS else ""
+        )
+        st.caption(
+            "Ranks whose kernels of a category take another time than those of the ranks with the "
+            "same GPU in the same pipeline stage. Times are those of the window, divided by the "
+            f"marked steps, if any.{more}"
         )
