@@ -83,7 +83,10 @@ def late_ranks(chosen: Chosen) -> None:
 def event_addresses(run: DistributedRun, rows: pl.DataFrame) -> list[str]:
     """Return the URL for each row: the event of its main cause on the timeline of the rank, or the
     overview of the rank."""
-    ids = {rank.rank: str(rank.analysis_id) for rank in run.manifest.usable}
+    ids = {
+        rank: str(analysis_id)
+        for rank, analysis_id in run.tables["ranks"].select(C.rank, C.analysis_id).iter_rows()
+    }
     return [
         navigation.address(navigation.OVERVIEW, ids[rank])
         if uid is None
