@@ -108,7 +108,7 @@ def step_rates(steps: pl.DataFrame, mbu_target_pct: float, mfu_target_pct: float
         return pl.when((value.null_count() == 0) & (pl.len() > 0)).then(whole)
 
     found = timed.select(
-        time.median().alias("median_ms"),
+        time.median().alias(C.median_ms),
         time.quantile(0.95, "linear").alias(C.p95_ms),
         of_all(tokens, 1e3 * tokens.sum() / time.sum()).alias(C.tokens_per_s),
         pl.col(C.itl_ms).median(),
