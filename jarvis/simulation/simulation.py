@@ -306,6 +306,7 @@ class Simulation:
     def operation_rows(self) -> Int64s:
         """The row in ``operations`` of each event of ``index.gpu_edge``, -1 if it has none."""
         events = self.tables["gpu_work"].select(C.uid, C.operation_uid).drop_nulls()
+        events = events.unique(C.uid, keep="first")  # a run of another machine can repeat them
         graph_events = pl.DataFrame({C.uid: self.index.gpu_edge[0]})
         found = graph_events.join(events, on=C.uid, how="left", maintain_order="left")
         return self.rows_of(found[C.operation_uid].fill_null(-1).to_numpy())
