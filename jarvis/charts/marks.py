@@ -121,6 +121,16 @@ def specification(
     return spec
 
 
+def drawing_of(chart: alt.Chart | alt.LayerChart) -> Drawing:
+    """Return a chart of data frames as a drawing, without the time that Altair's encoding takes."""
+    chart, datasets = chart.copy(), {}
+    for number, part in enumerate((chart, *getattr(chart, "layer", ()))):
+        if isinstance(part.data, pl.DataFrame):
+            name = f"data_{number}"
+            datasets[name], part.data = part.data, alt.NamedData(name)
+    return Drawing(specification(chart), datasets)
+
+
 Columns = Mapping[str, Column]
 """The columns of a frame by name, for labels, units and formats."""
 

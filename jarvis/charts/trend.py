@@ -23,7 +23,9 @@ def trend(points: pl.DataFrame, title: str, palette: Palette) -> alt.LayerChart:
         title: Title of the axis of times.
     """
     series = points["series"].unique(maintain_order=True).to_list()
-    base = alt.Chart(points).encode(
+    # As texts: browsers take times in Arrow as UTC, and show them in their own zone.
+    moments = pl.col("created").dt.strftime("%Y-%m-%dT%H:%M:%S%.3f")
+    base = alt.Chart(points.with_columns(moments)).encode(
         x=alt.X(
             "created:T",
             title=None,

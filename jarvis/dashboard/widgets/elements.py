@@ -1,9 +1,9 @@
 """Streamlit elements with this project's defaults: chart, metric card, lazy expander."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
-import altair as alt
 import streamlit as st
 from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
@@ -64,18 +64,18 @@ def render_chart(
 
 
 def chart_of_links(
-    spec: Mapping[str, Any], alt: str, *, key: str, field: str, addresses: Mapping[str, str]
+    drawing: EncodedDrawing, alt: str, *, key: str, field: str, addresses: Mapping[str, str]
 ) -> None:
     """Draw a layered chart whose first layer's marks are links in the same tab.
 
     Args:
-        spec: Vega-Lite with its data.
+        drawing: The chart.
         alt: Accessible description.
         key: Widget key.
         field: Field that names a mark.
         addresses: Pages by the value of the field.
     """
-    marks = spec["layer"][0]
+    marks = drawing.spec["layer"][0]
     kind = marks["mark"] if isinstance(marks["mark"], dict) else {"type": marks["mark"]}
     # A layer on top of the others, as a click belongs to the topmost mark.
     targets = {
@@ -89,32 +89,8 @@ def chart_of_links(
         if clicked and (address := addresses.get(str(clicked[0][field]))):
             navigation.follow(address)
 
-    st.vega_lite_chart(
-        {
-            "padding": _EDGE,
-            **spec,
-            "config": text_colors(palette()),
-            "layer": [*spec["layer"], targets],
-        },
-        key=key,
-        alt=alt,
-        on_select=follow,
-        selection_mode=PICKED,
-    )
-
-
-def render_altair(chart: alt.LayerChart, alt_text: str) -> None:
-    """Draw a chart without validating it, which takes most of its time; the tests validate it."""
-    spec = chart.to_dict(validate=False)
-    spec["config"] = text_colors(palette())  # not the sizes of Altair's theme
-    spec.setdefault("padding", _EDGE)
-    st.vega_lite_chart(spec, alt=alt_text)
-
-
-def with_text_colors(chart: alt.Chart | alt.LayerChart) -> alt.Chart | alt.LayerChart:
-    """Return a chart for ``st.altair_chart`` whose axes and legends can be read in this theme."""
-    colored: alt.Chart | alt.LayerChart = chart.configure(**text_colors(palette()))
-    return colored if colored.padding is not alt.Undefined else colored.properties(padding=_EDGE)
+    spec = {**drawing.spec, "layer": [*drawing.spec["layer"], targets]}
+    render_chart(replace(drawing, spec=spec), alt, key=key, selection=PICKED, on_select=follow)
 
 
 SEVERITY_COLORS: Mapping[Severity, Literal["red", "orange", "yellow", "blue", "gray", "green"]] = {

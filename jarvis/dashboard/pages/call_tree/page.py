@@ -1,10 +1,12 @@
 """The call tree page: an icicle chart of GPU time by module, operator and kernel."""
 
+from dataclasses import dataclass
+
 import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.charts import STATES, Palette
+from jarvis.charts import STATES, EncodedDrawing, Palette
 from jarvis.dashboard.pages.call_tree import choice as call_tree_choice
 from jarvis.dashboard.pages.call_tree.tables import (
     BACKWARD,
@@ -16,9 +18,9 @@ from jarvis.dashboard.pages.call_tree.tables import (
     short_name,
 )
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.session.state import Opened, cached, of_stored, palette
 from jarvis.dashboard.widgets.controls import choice, text_input, whole_number
-from jarvis.dashboard.widgets.elements import is_unavailable, metric_card, with_text_colors
+from jarvis.dashboard.widgets.elements import is_unavailable, metric_card, render_chart
 from jarvis.impact import efficiency_word
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
 from jarvis.perf_report.call_tree.views import View
@@ -33,6 +35,9 @@ _MIN_SHARE = 0.0005
 _MAX_BOXES = 4000
 _MIN_COVERAGE = 0.5
 """Minimum share of a box's GPU time with an efficiency for the box to be colored by it."""
+
+_MAX_CACHED = 32
+"""An icicle of _MAX_BOXES has about 1 MB."""
 
 _FEW = 8
 _KIND, _EFFICIENCY = "kind", "efficiency"
@@ -75,7 +80,10 @@ def render(now: Opened) -> None:
         return
     root = call_tree_choice.root_of(now.run, tree)
     _metric_cards(tree, root, is_whole=operation is None)
-    _icicle_card(tree, root, levels, color_by, searched, now)
+    uid = None if operation is None else operation[C.uid]
+    look = (now.below_pct, now.run.target_pct) if color_by == _EFFICIENCY else None
+    icicle = _icicle(now, palette(), view, uid, root, levels, searched, look, tree)
+    _icicle_card(tree, root, icicle, look)
     calls_card(tree, root, searched, is_whole=operation is None)
     modules_card(tree, root, is_whole=operation is None)
     if operation is None:
@@ -147,10 +155,28 @@ def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
         )
 
 
-def _icicle_card(
-    tree: CallTree, root: int, levels: int, color_by: str, searched: str, now: Opened
-) -> None:
-    below = tree.below(root)
+@dataclass(frozen=True, slots=True)
+class _Icicle:
+    """The chart, and how many levels and calls of it are hidden."""
+
+    drawing: EncodedDrawing
+    deeper: int
+    narrow: int
+
+
+@cached(_MAX_CACHED, of_stored)
+def _icicle(  # the first parameters are what ``_tree`` depends on
+    now: Opened,
+    colors: Palette,
+    view: View,
+    operation_uid: int | None,
+    root: int,
+    levels: int,
+    searched: str,
+    look: tuple[float, float] | None,
+    _tree: CallTree,
+) -> _Icicle:
+    below = _tree.below(root)
     first = below.row(0, named=True)
     level = pl.col("level") - first["level"]
     whole_ns = first[C.gpu_ns]
@@ -159,8 +185,8 @@ def _icicle_card(
     inside = below.filter(level < levels)
     shown = inside.filter(is_wide).sort(C.gpu_ns, descending=True, maintain_order=True)
     shown = shown.head(_MAX_BOXES).sort(C.node)
-    color, colors = _colors(color_by, palette(), now)
-    boxes = with_shares(shown, tree.gpu_ns).select(
+    color, color_of = _colors(look, colors)
+    boxes = with_shares(shown, _tree.gpu_ns).select(
         *(C.node, "label", C.name, C.calls, C.launches, C.gpu_ms, C.share_pct),
         *(C.modelled_pct, C.efficiency_pct),
         short=short_labels(shown),
@@ -170,6 +196,13 @@ def _icicle_card(
         start_ms=(pl.col(C.start_ns) - first[C.start_ns]) / 1e6,
         end_ms=(pl.col(C.start_ns) - first[C.start_ns] + pl.col(C.gpu_ns)) / 1e6,
     )
+    drawing = charts.drawing_of(charts.icicle(boxes, color_of, colors, searched))
+    return _Icicle(drawing.encoded(), max(deepest + 1 - levels, 0), inside.height - shown.height)
+
+
+def _icicle_card(
+    tree: CallTree, root: int, icicle: _Icicle, look: tuple[float, float] | None
+) -> None:
     # The key differs by root, so that a click on the previous chart is not reused.
     key = f"call_tree_icicle_{root}"
 
@@ -184,23 +217,23 @@ def _icicle_card(
             call_tree_choice.breadcrumbs(tree, root)
             with st.container(horizontal=True, width="content"):
                 call_tree_choice.steps(tree, root)
-        st.altair_chart(
-            with_text_colors(charts.icicle(boxes, colors, palette(), searched)),
+        render_chart(
+            icicle.drawing,
+            f"GPU time below {tree.row(root)['label']} by the calls that launched it",
             key=key,
+            selection=charts.PICKED,
             on_select=follow,
-            selection_mode=charts.PICKED,
-            alt=f"GPU time below {first['label']} by the calls that launched it",
         )
         notes = ["The width of a box is the GPU time launched below it. Click a box to zoom in."]
-        if deepest >= levels:
-            notes.append(f"Deeper than shown: {counted(deepest + 1 - levels, 'level')}.")
-        if narrow := inside.height - shown.height:
-            notes.append(f"Too narrow to show: {counted(narrow, 'call')}.")
-        if color_by == _EFFICIENCY:
+        if icicle.deeper:
+            notes.append(f"Deeper than shown: {counted(icicle.deeper, 'level')}.")
+        if icicle.narrow:
+            notes.append(f"Too narrow to show: {counted(icicle.narrow, 'call')}.")
+        if look is not None:
+            below_pct, target_pct = look
             notes.append(
-                f"The threshold is {now.below_pct:g}% of the roofline, the target "
-                f"{now.run.target_pct:g}%; boxes without an efficiency for half of their GPU time "
-                "are gray."
+                f"The threshold is {below_pct:g}% of the roofline, the target {target_pct:g}%; "
+                "boxes without an efficiency for half of their GPU time are gray."
             )
         st.caption(" ".join(notes))
 
@@ -225,18 +258,20 @@ def _summary(tree: CallTree, root: int) -> str:
     return text
 
 
-def _colors(by: str, colors: Palette, now: Opened) -> tuple[pl.Expr, dict[str, str]]:
-    """Return the legend label of each node, and the color of each label."""
-    if by == _EFFICIENCY:
+def _colors(look: tuple[float, float] | None, colors: Palette) -> tuple[pl.Expr, dict[str, str]]:
+    """Return the legend label of each node, and the color of each label: by efficiency with a
+    threshold and a target, else by kind."""
+    if look is not None:
+        below_pct, target_pct = look
         efficiency = pl.col(C.efficiency_pct)
         below_threshold, below_target, on_target, _, unknown = STATES
         is_known = pl.col(C.rated_ns) >= _MIN_COVERAGE * pl.col(C.gpu_ns)
         state = (
             pl.when(~is_known | efficiency.is_null())
             .then(pl.lit(unknown))
-            .when(efficiency < now.below_pct)
+            .when(efficiency < below_pct)
             .then(pl.lit(below_threshold))
-            .when(efficiency < now.run.target_pct)
+            .when(efficiency < target_pct)
             .then(pl.lit(below_target))
             .otherwise(pl.lit(on_target))
         )

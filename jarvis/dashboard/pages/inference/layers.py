@@ -4,13 +4,13 @@ import numpy as np
 import polars as pl
 import streamlit as st
 
-from jarvis.charts import MAX_COLUMNS, block_colors, columns_of, stacked_columns
+from jarvis.charts import MAX_COLUMNS, block_colors, columns_of, drawing_of, stacked_columns
 from jarvis.charts.marks import LINEAR, Tip
 from jarvis.dashboard.pages.inference.shared import findings_link, is_missing, remarks
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import list_choice
-from jarvis.dashboard.widgets.elements import metric_card, render_altair
+from jarvis.dashboard.widgets.elements import metric_card, render_chart
 from jarvis.dashboard.widgets.table import cut_to_width, small_table, with_short_texts
 from jarvis.perf_report.kernel_blocks import title_of
 from jarvis.perf_report.serving.notes import layer_notes
@@ -118,7 +118,7 @@ def _kind(now: Opened, rows: pl.DataFrame, times: pl.DataFrame) -> None:
             y=Tip(C.kernel_time_us, "GPU time (µs)", LINEAR),
             part=Tip(C.block, "Block", None),
         )
-        render_altair(chart, "GPU time of each layer by block")
+        render_chart(drawing_of(chart), "GPU time of each layer by block")
     with st.container(border=True):
         st.markdown(f"**Kernels of each {unit}**")
         short = {

@@ -6,13 +6,13 @@ import polars as pl
 import streamlit as st
 
 from jarvis.analyses.base import Analysis
-from jarvis.charts import MAX_COLUMNS, columns_of, stacked_columns
+from jarvis.charts import MAX_COLUMNS, columns_of, drawing_of, stacked_columns
 from jarvis.charts.marks import LINEAR, Tip
 from jarvis.dashboard.pages.inference.shared import STEPS, findings_link, is_missing, remarks
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import ALL, choice, percent_slider, whole_number
-from jarvis.dashboard.widgets.elements import metric_card, render_altair
+from jarvis.dashboard.widgets.elements import metric_card, render_chart
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report.serving.notes import step_notes
@@ -204,7 +204,7 @@ def _chart(steps: pl.DataFrame) -> None:
             y=Tip(C.time_ms, "Time (ms)", LINEAR),
             part=Tip("part", "Part", None),
         )
-        render_altair(chart, "Time of each step: GPU busy, gaps inside and before it")
+        render_chart(drawing_of(chart), "Time of each step: GPU busy, gaps inside and before it")
 
 
 def _table(title: str, name: str, rows: pl.DataFrame, shown: tuple[str, ...] = ()) -> None:

@@ -12,7 +12,7 @@ from jarvis.dashboard.pages.overview.tables import (
     rows_beside,
 )
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.state import HASH_OPENED, Opened, palette
+from jarvis.dashboard.session.state import Opened, cached, of_opened, palette
 from jarvis.dashboard.widgets.elements import chart_of_links, metric_card
 from jarvis.dashboard.widgets.finding_cards import no_longer_findings
 from jarvis.dashboard.widgets.projection import operation_columns
@@ -50,7 +50,7 @@ def savings_of(run: Run) -> list[Saving]:
     return savings([(item, item.finding) for item in recommendations(run)], run)
 
 
-@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+@cached(_MAX_CACHED, of_opened)
 def _savings(now: Opened) -> list[Saving]:
     return savings_of(now.run)
 
@@ -69,10 +69,8 @@ def waterfall_card(now: Opened, found: list[Saving], notes: str) -> None:
             "savings below",
             help=replayed_or_added(run),
         )
-        rows = waterfall_rows(now_ms, found, whole)
-        chart = waterfall(rows, palette(), _LABEL_ROOM, is_short=True).to_dict()
         chart_of_links(
-            {name: part for name, part in chart.items() if name != "config"},
+            _waterfall(now, palette(), waterfall_rows(now_ms, found, whole)),
             "Current time, each saving, and projected time; a bar opens its finding",
             key="overview_waterfall",
             field="label",
@@ -80,6 +78,11 @@ def waterfall_card(now: Opened, found: list[Saving], notes: str) -> None:
         )
         if notes:
             st.caption(notes)
+
+
+@cached(_MAX_CACHED, of_opened)
+def _waterfall(now: Opened, colors: charts.Palette, _rows: pl.DataFrame) -> charts.EncodedDrawing:
+    return charts.drawing_of(waterfall(_rows, colors, _LABEL_ROOM, is_short=True)).encoded()
 
 
 PAGE = "overview"
@@ -91,7 +94,7 @@ def verdict(now: Opened) -> None:
         st.markdown(prose(" ".join(filter(None, _verdict(now)))))
 
 
-@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+@cached(_MAX_CACHED, of_opened)
 def _verdict(now: Opened) -> tuple[str | None, str]:
     return first_sentences(now.run, details_of(now.run))
 
@@ -169,9 +172,8 @@ def _categories(now: Opened) -> None:
             f"Whole bar: kernel time{of_step} · green: could be saved at the target · "
             f"{known if has_known else ''}click a bar"
         )
-        drawing = charts.categories(rows, operation_columns(), palette())
         chart_of_links(
-            {**drawing.spec, "datasets": dict(drawing.datasets)},
+            charts.categories(rows, operation_columns(), palette()).encoded(),
             "Kernel time and saving of each category; a bar opens its page",
             key="overview_categories",
             field=C.category,

@@ -10,14 +10,14 @@ from jarvis import charts
 from jarvis.analyses.severity import grade, with_findings
 from jarvis.analyses.system.cpu_idle.causes import IDLE_PCT
 from jarvis.analyses.system.multi_kernel.communication import EXPOSED_PCT
-from jarvis.dashboard.session.state import HASH_STORED, Opened, palette
+from jarvis.dashboard.session.state import Opened, cached, of_stored, palette
 from jarvis.dashboard.widgets.elements import (
     LOSS_WORDS,
     SHARE_WORDS,
     lazy_expander,
     metric_card,
+    render_chart,
     scale_note,
-    with_text_colors,
 )
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.findings import COMMUNICATION_POOL, IDLE_POOL, Finding, Severity
@@ -54,23 +54,23 @@ Card = tuple[str, str, str, str, Severity | None]
 """Label, value, the line below, meaning and grade."""
 
 
-@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
+@cached(_MAX_CACHED, of_stored)
 def _compute_note(now: Opened) -> str:
     return compute_note(now.run)
 
 
-@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
+@cached(_MAX_CACHED, of_stored)
 def _rates(now: Opened) -> str:
     account = StepAccount.of(now.run.table("steps"))
     return "" if account is None else rates(now.run, account)
 
 
-@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
+@cached(_MAX_CACHED, of_stored)
 def _unlinked_ns(now: Opened) -> int:
     return unlinked_compute_ns(now.run)
 
 
-@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
+@cached(_MAX_CACHED, of_stored)
 def _uneven_note(now: Opened) -> str:
     return uneven_collectives(now.run)
 
@@ -178,19 +178,20 @@ def parts_bar(now: Opened, account: StepAccount | None) -> None:
         )
         if shown is not None and account is not None:
             parts = with_unlinked(parts, account.pct(_unlinked_ns(now)))
-        shares = [
-            f"{part} {percent(share)}" for part, share in parts["part", C.percent].iter_rows()
-        ]
-        labeled = parts.with_columns(part=pl.Series(shares))
-        st.altair_chart(
-            with_text_colors(charts.parts_of_time(labeled, palette())), alt="Parts of the time"
-        )
+        render_chart(_bar(now, palette(), parts), "Parts of the time")
         if account is not None:
             if slow := slow_steps(run.table("steps")):
                 st.markdown(slow)
             if uneven := _uneven_note(now):
                 st.markdown(uneven)
             st.caption(f"{_rates(now)}. {_compute_note(now)}".rstrip())
+
+
+@cached(_MAX_CACHED, of_stored)
+def _bar(now: Opened, colors: charts.Palette, _parts: pl.DataFrame) -> charts.EncodedDrawing:
+    shares = [f"{part} {percent(share)}" for part, share in _parts["part", C.percent].iter_rows()]
+    labeled = _parts.with_columns(part=pl.Series(shares))
+    return charts.drawing_of(charts.parts_of_time(labeled, colors)).encoded()
 
 
 def _shown(account: StepAccount, steps: pl.DataFrame) -> StepAccount:

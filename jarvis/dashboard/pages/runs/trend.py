@@ -6,12 +6,13 @@ from collections.abc import Sequence
 import polars as pl
 import streamlit as st
 
+from jarvis.charts import drawing_of
 from jarvis.charts.trend import MAX_SERIES, trend
 from jarvis.dashboard.pages.runs.filters import PAGE
 from jarvis.dashboard.pages.runs.rows import RunRow
 from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.controls import keyed_choice
-from jarvis.dashboard.widgets.elements import render_altair
+from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.text.format import counted
 from jarvis.text.markdown import escape
 
@@ -44,8 +45,8 @@ def trend_card(rows: Sequence[RunRow]) -> None:
         if left_out > 0:
             points = _largest_series(points)
         st.markdown(f"**{escape(titles[time])} of {escape(_title(key))} over its runs**")
-        render_altair(
-            trend(points, f"{titles[time]} (ms)", palette()),
+        render_chart(
+            drawing_of(trend(points, f"{titles[time]} (ms)", palette())),
             f"{titles[time]} over {counted(points.height, 'run')}",
         )
         if left_out > 0:

@@ -12,12 +12,11 @@ from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.dashboard.pages.timeline.tables import MIN_GAP_NS
 from jarvis.dashboard.pages.timeline.window import parameters_around
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.state import Opened, palette, timeline_of
+from jarvis.dashboard.session.state import Opened, cached, of_stored, palette, timeline_of
 from jarvis.dashboard.widgets.elements import (
     metric_card,
     render_chart,
     scale_note,
-    with_text_colors,
 )
 from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
@@ -53,6 +52,7 @@ _SHORT = {
 }
 """Functions that shorten the names of a column."""
 
+_MAX_CACHED = 64
 _MIN_SHOWN_PCT = 0.1
 """Minimum share of idle time of a cause that has a bar."""
 
@@ -178,11 +178,11 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
     left, right = st.columns(2)
     with left.container(border=True, height="stretch"):
         listed = gaps[C.dur_ns].filter(gaps[C.dur_ns] >= MIN_GAP_NS)
-        _histogram(listed / 1000, "gap", "Idle time")
+        _histogram(now, listed / 1000, "gap", "Idle time")
         if short := gaps.height - listed.len():
             st.caption(f"Not included: {counted(short, 'gap')} of less than 1 µs.")
     with right.container(border=True, height="stretch"):
-        _histogram(computing[C.dur_ns] / 1000, "kernel", "Kernel time")
+        _histogram(now, computing[C.dur_ns] / 1000, "kernel", "Kernel time")
         left_out = [
             counted(number, noun)
             for number, noun in (
@@ -258,7 +258,7 @@ def _extent(now: Opened) -> str:
     return "the step" if account.step_count == 1 else f"the {account.step_count} steps"
 
 
-def _histogram(lengths_us: pl.Series, item: str, total: str) -> None:
+def _histogram(now: Opened, lengths_us: pl.Series, item: str, total: str) -> None:
     """Draw a histogram of lengths with logarithmic bins; the height is the sum of each bin."""
     known = lengths_us.filter(lengths_us > 0)
     if known.is_empty():
@@ -276,8 +276,16 @@ def _histogram(lengths_us: pl.Series, item: str, total: str) -> None:
             f"{counted(known.len(), item)}**, {lengths}",
             help=f"Bins by length of a {item}; the height is the total time of the {item}s in it.",
         )
-    chart = charts.log_histogram(known, palette(), f"Length of a {item}", total)
-    st.altair_chart(with_text_colors(chart), alt=f"Histogram of {item}s by length")
+    drawing = _histogram_drawing(now, palette(), item, total, known)
+    render_chart(drawing, f"Histogram of {item}s by length")
+
+
+@cached(_MAX_CACHED, of_stored)
+def _histogram_drawing(
+    now: Opened, colors: charts.Palette, item: str, total: str, _lengths_us: pl.Series
+) -> charts.EncodedDrawing:
+    chart = charts.log_histogram(_lengths_us, colors, f"Length of a {item}", total)
+    return charts.drawing_of(chart).encoded()
 
 
 def half_above(lengths: pl.Series) -> float:

@@ -13,8 +13,8 @@ from jarvis.analyses.severity import grade, with_findings
 from jarvis.analyses.system.multi_kernel.communication import EXPOSED_PCT
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
-from jarvis.dashboard.session.state import Opened, palette
-from jarvis.dashboard.widgets.elements import with_text_colors
+from jarvis.dashboard.session.state import Opened, cached, of_stored, palette
+from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.table import small_table, with_short_texts
@@ -34,6 +34,7 @@ from jarvis.text.markdown import escape
 from jarvis.text.short_names import short_kernel_name
 
 _LONGEST = 10
+_MAX_CACHED = 64
 _MIN_LISTED = 0.001
 """Minimum share of the time of all communication kernels, for a kernel in the table."""
 
@@ -88,8 +89,8 @@ def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult
         with st.container(border=True):
             st.caption("The trace has no communication and no memory copies.")
         return
-    cards = [partial(_communication, now.run)] if totals.total_comm_time_ms > 0 else []
-    cards += [partial(_copies, copies)] if not copies.is_empty() else []
+    cards = [partial(_communication, now)] if totals.total_comm_time_ms > 0 else []
+    cards += [partial(_copies, now, copies)] if not copies.is_empty() else []
     for place, draw in zip(st.columns(len(cards)), cards, strict=True):
         with place.container(border=True, height="stretch"):
             draw()
@@ -168,8 +169,8 @@ def _share(overlap: JsonValue) -> str:
     return "not available" if value is None else percent(value)
 
 
-def _communication(run: Run) -> None:
-    totals, account = run.manifest.totals, account_of(run)
+def _communication(now: Opened) -> None:
+    totals, account = now.run.manifest.totals, account_of(now.run)
     whole_ms, exposed_ms = totals.total_comm_time_ms, totals.exposed_comm_time_ms
     st.markdown(
         f"**{percent(share_pct(exposed_ms, whole_ms))} of communication is exposed**: "
@@ -178,7 +179,7 @@ def _communication(run: Run) -> None:
     )
     parts = {"hidden": whole_ms - exposed_ms, "exposed": exposed_ms}
     rows = [("Communication", part, time_ms) for part, time_ms in parts.items()]
-    _exposure(pl.DataFrame(rows, schema=_EXPOSURE, orient="row"), "communication")
+    _exposure(now, pl.DataFrame(rows, schema=_EXPOSURE, orient="row"), "communication")
     if account is not None:
         of_steps = milliseconds(account.parts_ns[C.exposed_comm_ns] / 1e6)
         if of_steps != milliseconds(exposed_ms):
@@ -189,7 +190,7 @@ def _communication(run: Run) -> None:
             )
 
 
-def _copies(copies: pl.DataFrame) -> None:
+def _copies(now: Opened, copies: pl.DataFrame) -> None:
     first = copies.row(0, named=True)
     time, exposed = (
         milliseconds(first[name] / 1000) for name in (C.total_time_us, C.exposed_time_us)
@@ -207,15 +208,23 @@ def _copies(copies: pl.DataFrame) -> None:
         )
         for part, time_us in (("hidden", hidden), ("exposed", pl.col(C.exposed_time_us)))
     )
-    _exposure(rows, "copies of each direction")
+    _exposure(now, rows, "copies of each direction")
 
 
 _EXPOSURE = {C.kind: pl.String, "part": pl.String, C.time_ms: pl.Float64}
 
 
-def _exposure(rows: pl.DataFrame, what: str) -> None:
-    chart = with_text_colors(charts.exposure(rows, palette()))
-    st.altair_chart(chart, alt=f"Hidden and exposed time of {what}")
+def _exposure(now: Opened, rows: pl.DataFrame, what: str) -> None:
+    render_chart(
+        _exposure_drawing(now, palette(), what, rows), f"Hidden and exposed time of {what}"
+    )
+
+
+@cached(_MAX_CACHED, of_stored)
+def _exposure_drawing(
+    now: Opened, colors: charts.Palette, what: str, _rows: pl.DataFrame
+) -> charts.EncodedDrawing:
+    return charts.drawing_of(charts.exposure(_rows, colors)).encoded()
 
 
 def _longest(run: Run) -> None:

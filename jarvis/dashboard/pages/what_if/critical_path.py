@@ -6,10 +6,10 @@ import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.charts import NOW, SIMULATED, path_color
+from jarvis.charts import NOW, SIMULATED, EncodedDrawing, Palette, path_color
 from jarvis.dashboard.pages.what_if.simulated import Together, together
-from jarvis.dashboard.session.state import Opened, palette
-from jarvis.dashboard.widgets.elements import render_altair
+from jarvis.dashboard.session.state import Opened, cached, of_opened, palette
+from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.pipeline.simulated_steps import WhatIf
 from jarvis.run import Run
 from jarvis.simulation.path import UNEXPLAINED
@@ -20,6 +20,7 @@ MAX_PARTS = 12
 """Maximum number of parts; the others are one bar."""
 
 MIN_PCT = 0.05
+_MAX_CACHED = 256
 _OTHERS = "Remaining parts"
 
 
@@ -31,12 +32,13 @@ def critical_path(now: Opened, found: Together) -> None:
     paths = {NOW: unchanged}
     if found.texts and found.result is not None:
         paths[SIMULATED] = found.result
-    parts = path_rows(now.run, paths)
-    if parts.is_empty():
+    shown = _chart(now, palette(), found.texts if SIMULATED in paths else (), paths)
+    if shown is None:
         return
+    title, drawing = shown
     with st.container(border=True):
         st.markdown(
-            f"**{escape(_title(parts, list(paths)))}**",
+            f"**{escape(title)}**",
             help="The chain of calls, kernels and waits that determines when the steps end, from "
             "the first step to the end of the work of the last one. Shortening what is not on it "
             "saves nothing; shortening what is on it saves time until another chain is as long. "
@@ -44,12 +46,23 @@ def critical_path(now: Opened, found: Together) -> None:
             f"{_OTHERS}: several named parts, each below {MIN_PCT:g}% or beyond the first "
             f"{MAX_PARTS}.",
         )
-        steps = unchanged.steps
-        axis = f"Time in {counted(steps, 'step')} (ms)" if steps > 1 else "Time (ms)"
-        colors = {key: path_color(key, palette()) for key in parts["key"].unique()}
-        colored = parts.with_columns(color=pl.col("key").replace_strict(colors))
-        chart = charts.critical_paths(colored, axis, palette())
-        render_altair(chart, "Critical path by category and host cause, before and after")
+        render_chart(drawing, "Critical path by category and host cause, before and after")
+
+
+@cached(_MAX_CACHED, of_opened)
+def _chart(
+    now: Opened, colors: Palette, texts: tuple[str, ...], _paths: Mapping[str, WhatIf]
+) -> tuple[str, EncodedDrawing] | None:
+    """Return title and chart of the paths under changes; None if they have no parts."""
+    parts = path_rows(now.run, _paths)
+    if parts.is_empty():
+        return None
+    steps = _paths[NOW].steps
+    axis = f"Time in {counted(steps, 'step')} (ms)" if steps > 1 else "Time (ms)"
+    color_of = {key: path_color(key, colors) for key in parts["key"].unique()}
+    colored = parts.with_columns(color=pl.col("key").replace_strict(color_of))
+    drawing = charts.drawing_of(charts.critical_paths(colored, axis, colors))
+    return _title(parts, list(_paths)), drawing.encoded()
 
 
 def _title(parts: pl.DataFrame, whens: list[str]) -> str:

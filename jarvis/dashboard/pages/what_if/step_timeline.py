@@ -4,12 +4,12 @@ import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.charts import Palette, TimelineRow, work_colors
+from jarvis.charts import EncodedDrawing, Palette, TimelineRow, work_colors
 from jarvis.dashboard.pages.what_if.simulated import Together, step_lanes, steps_of, tail_ms
-from jarvis.dashboard.session.state import Opened, palette, timeline_of
+from jarvis.dashboard.session.state import Opened, cached, of_opened, palette, timeline_of
 from jarvis.dashboard.widgets.controls import keyed_choice
-from jarvis.dashboard.widgets.elements import render_altair
-from jarvis.run.replayed_steps import LAUNCH, OTHER_CALL, WAITING, Lane, StepLanes
+from jarvis.dashboard.widgets.elements import render_chart
+from jarvis.run.replayed_steps import LAUNCH, OTHER_CALL, WAITING, StepLanes
 from jarvis.run.timeline import Timeline, Window
 from jarvis.run.timeline_events import binned, stacked
 from jarvis.schemas.names import C
@@ -21,6 +21,7 @@ MAX_MARKS = 3000
 MAX_EVENTS = 1500
 """Steps with more events are drawn as bins."""
 
+_MAX_CACHED = 32
 _STEP = "Step"
 _STEP_BAR_PCT = pl.lit(35.0), pl.lit(65.0)
 """Lower and upper edge of the bar of a step, in percent of a row."""
@@ -60,20 +61,26 @@ def step_timeline(now: Opened, found: Together) -> None:
         if number == len(names) - 1 and tail_ms(now):
             name += " with its GPU work after the mark"
         title.markdown(f"**{name}: {lengths}**")
-        _chart(timeline_of(now), shown, steps.lanes(list(shown.values())))
+        drawing, note = _chart(now, palette(), texts, number, shown)
+        st.caption(f"{note} Scroll to zoom in, drag to move, double-click for the whole step.")
+        render_chart(drawing, "Recorded and simulated step: host threads and GPU streams")
 
 
-def _chart(timeline: Timeline, steps: dict[str, StepLanes], lanes: tuple[list[Lane], str]) -> None:
-    found, hidden = lanes
+@cached(_MAX_CACHED, of_opened)
+def _chart(
+    now: Opened, colors: Palette, texts: tuple[str, ...], number: int, _steps: dict[str, StepLanes]
+) -> tuple[EncodedDrawing, str]:
+    """Return the chart of a step, and what it shows and leaves out, as sentences."""
+    found, hidden = steps_of(now).lanes(list(_steps.values()))
     labels = {lane.key: lane.label for lane in found}
     events = {
-        key: step.events.filter(pl.col(C.row).is_in(list(labels))) for key, step in steps.items()
+        key: step.events.filter(pl.col(C.row).is_in(list(labels))) for key, step in _steps.items()
     }
     has_bins = sum(table.height for table in events.values()) > MAX_EVENTS
-    bins_per_lane = MAX_MARKS // max(len(steps) * len(labels), 1)
-    length_ms = max(step.length_ns for step in steps.values()) / 1e6
+    bins_per_lane = MAX_MARKS // max(len(_steps) * len(labels), 1)
+    length_ms = max(step.length_ns for step in _steps.values()) / 1e6
     rows, bins, boxes = [], [], []
-    for key, step in steps.items():
+    for key, step in _steps.items():
         window = Window(0, max(step.length_ns, 1))
         rows.append(TimelineRow(key, _STEPS[key]))
         bins.append(_step_bar(key, step.length_ns))
@@ -96,17 +103,16 @@ def _chart(timeline: Timeline, steps: dict[str, StepLanes], lanes: tuple[list[La
     )
     if hidden:
         note += f" Not shown: {hidden} with less time."
-    st.caption(f"{note} Scroll to zoom in, drag to move, double-click for the whole step.")
     chart = charts.timeline_chart(
         rows,
         pl.concat(bins),
         pl.concat(boxes),
-        _colors(timeline, palette()),
+        _colors(timeline_of(now), colors),
         (0.0, length_ms),
-        palette(),
+        colors,
         "Time since the start of the step (ms)",
     )
-    render_altair(chart, "Recorded and simulated step: host threads and GPU streams")
+    return charts.drawing_of(chart).encoded(), note
 
 
 def _step_bar(key: str, length_ns: int) -> pl.DataFrame:
