@@ -144,6 +144,11 @@ class Timeline:
         )
 
     @cached_property
+    def tracks(self) -> frozenset[str]:
+        """Return the tracks of the GPU events."""
+        return frozenset(self.gpu_events["track"].unique())
+
+    @cached_property
     def categories(self) -> Mapping[str, str]:
         """Return the titles of the run's categories by key, most time first, without the rest."""
         titles = {

@@ -108,10 +108,15 @@ class TimelineRows:
         ]
         return pl.concat(tables).sort(C.ts_ns, C.row, "lane") if tables else pl.DataFrame()
 
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """Return ``what`` of all events of the rows."""
+        return frozenset(self.marks["what"].unique())
+
     @property
     def hidden_streams(self) -> int:
         """Return the number of GPU streams without a row."""
-        return max(self.timeline.gpu_events["track"].n_unique() - MAX_STREAMS, 0)
+        return max(len(self.timeline.tracks) - MAX_STREAMS, 0)
 
     @property
     def deeper_count(self) -> int:

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import polars as pl
+import pyarrow as pa
 import streamlit as st
+from streamlit.elements.arrow import SelectionMode
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.charts import (
@@ -41,6 +43,15 @@ _SLACK = 1.05
 _CUT_NUMBER = re.compile(r"[\d.]*…[\d.]*")
 
 
+@dataclass(frozen=True, slots=True)
+class ReadyTable:
+    """A table as Streamlit gets it: rows, configuration of the columns, and height in pixels."""
+
+    rows: pa.Table
+    config: Mapping[str, ColumnConfig]
+    height_px: int
+
+
 def small_table(
     frame: pl.DataFrame,
     columns: Columns,
@@ -71,10 +82,41 @@ def small_table(
         fits_texts: Whether the columns without a width have the widths that their texts need,
             within a card; texts longer than their room are shortened in the middle.
     """
+    room_px = card_px() - BOX_PX * (key is not None and addresses is None)
+    table = ready_table(
+        frame,
+        columns,
+        names,
+        widths,
+        max_rows=max_rows,
+        alike=alike,
+        room_px=room_px if fits_texts else None,
+    )
+    if key is not None and addresses is not None:
+        on_select = partial(follow_cell, key, addresses)
+    mode: SelectionMode = "single-row" if addresses is None else "single-cell"
+    draw_table(table, alt, key=key, on_select=on_select, selection_mode=mode)
+
+
+def card_px() -> int:
+    """Return the room for a table in a card."""
+    return _CARD_PX + extra_px()
+
+
+def ready_table(
+    frame: pl.DataFrame,
+    columns: Columns,
+    names: Sequence[str] | None = None,
+    widths: Mapping[str, int] | None = None,
+    *,
+    max_rows: int = _ROWS,
+    alike: Sequence[str] = (),
+    room_px: int | None = None,
+) -> ReadyTable:
+    """Return a table as ``small_table`` draws it, whose texts fit into ``room_px``, if given."""
     shown = valued(frame, [name for name in names or columns if name in frame.columns])
     frame, columns = in_readable_units(frame.select(shown), columns, alike=alike)
-    if fits_texts:
-        room_px = _CARD_PX + extra_px() - BOX_PX * (key is not None and addresses is None)
+    if room_px is not None:
         frame, widths = fitted(frame, columns, widths or {}, room_px)
     of_alike = [frame[name] for name in shown if name in alike]
     finest = max(of_alike, key=lambda s: number_format(columns[s.name], s), default=None)
@@ -86,18 +128,30 @@ def small_table(
         )
         for name in shown
     }
-    if key is not None and addresses is not None:
-        on_select = partial(follow_cell, key, addresses)
+    # As Arrow, since Streamlit would convert a frame to pandas.
+    rows = without_pale_texts(frame).to_arrow()
+    return ReadyTable(rows, config, height_of(frame.height, max_rows))
+
+
+def draw_table(
+    table: ReadyTable,
+    alt: str,
+    *,
+    key: str | None = None,
+    on_select: Callable[[], None] | None = None,
+    selection_mode: SelectionMode = "single-row",
+) -> None:
+    """Draw a table; with ``on_select``, its rows or cells can be selected."""
     st.dataframe(
-        without_pale_texts(frame).to_arrow(),  # Streamlit would convert a frame to pandas before
+        table.rows,
         hide_index=True,
-        column_config=config,
+        column_config=table.config,
         placeholder=MISSING,
         alt=alt,
         key=key,
         on_select=on_select or "ignore",
-        selection_mode="single-row" if addresses is None else "single-cell",
-        height=height_of(frame.height, max_rows),
+        selection_mode=selection_mode,
+        height=table.height_px,
     )
 
 

@@ -8,7 +8,8 @@ import streamlit as st
 
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.links import check_parameter, note_control
-from jarvis.dashboard.session.state import opened
+from jarvis.dashboard.session.state import Opened, cached, of_stored, opened
+from jarvis.perf_report.call_tree.views import View
 from jarvis.run import Run
 from jarvis.run.call_tree import OPERATIONS_TABLE, CallTree, call_tree, view_of
 from jarvis.schemas.names import C
@@ -17,6 +18,7 @@ from jarvis.text.markdown import code, escape
 ROOT, OPERATION = "call_tree_root", "call_tree_op"
 """URL parameters: the root node of the chart, and the operation that the tree is limited to."""
 
+_MAX_CACHED_TREES = 16
 _CRUMBS = 7
 _CRUMB_LETTERS = 34
 
@@ -83,6 +85,12 @@ def places_link(run: Run, uid: int) -> None:
             icon=":material/account_tree:",
             **{OPERATION: str(uid)},
         )
+
+
+@cached(_MAX_CACHED_TREES, of_stored)
+def tree_of(now: Opened, view: View, operation_uid: int | None) -> CallTree:
+    """Return a view of the tree, of all GPU work or of one operation."""
+    return call_tree(now.run, view, operation_uid)
 
 
 def root_of(run: Run, tree: CallTree) -> int:

@@ -1,6 +1,7 @@
 """The call tree page: an icicle chart of GPU time by module, operator and kernel."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 import streamlit as st
@@ -24,7 +25,7 @@ from jarvis.dashboard.widgets.elements import is_unavailable, metric_card, rende
 from jarvis.impact import efficiency_word
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
 from jarvis.perf_report.call_tree.views import View
-from jarvis.run.call_tree import CallTree, call_tree, short_labels, views, with_shares
+from jarvis.run.call_tree import CallTree, short_labels, views, with_shares
 from jarvis.schemas.names import C
 from jarvis.text.format import NOT_AVAILABLE, count, counted, milliseconds, percent
 
@@ -73,19 +74,20 @@ def render(now: Opened) -> None:
         if operation is not None:
             call_tree_choice.operation_note(operation)
         _missing_modules(now, offered)
-    tree = call_tree(now.run, view, None if operation is None else operation[C.uid])
+    uid = None if operation is None else operation[C.uid]
+    tree = call_tree_choice.tree_of(now, view, uid)
     if tree.nodes.height == 1:
         st.info("The trace has no GPU work, so the call tree is empty.")
         navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
         return
     root = call_tree_choice.root_of(now.run, tree)
-    _metric_cards(tree, root, is_whole=operation is None)
-    uid = None if operation is None else operation[C.uid]
+    row, summary = _root(now, view, uid, root, tree)
+    _metric_cards(row, is_whole=operation is None)
     look = (now.below_pct, now.run.target_pct) if color_by == _EFFICIENCY else None
     icicle = _icicle(now, palette(), view, uid, root, levels, searched, look, tree)
-    _icicle_card(tree, root, icicle, look)
-    calls_card(tree, root, searched, is_whole=operation is None)
-    modules_card(tree, root, is_whole=operation is None)
+    _icicle_card(tree, root, summary, icicle, look)
+    calls_card(now, tree, root, searched, uid)
+    modules_card(now, tree, root, uid)
     if operation is None:
         operations_card(now, tree, root)
 
@@ -116,8 +118,15 @@ def _missing_modules(now: Opened, offered: list[View]) -> None:
     )
 
 
-def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
-    row = tree.row(root)
+@cached(_MAX_CACHED, of_stored)
+def _root(
+    now: Opened, view: View, operation_uid: int | None, root: int, _tree: CallTree
+) -> tuple[dict[str, Any], str]:
+    """Return the columns of the root, and where its GPU time is spent."""
+    return _tree.row(root), _summary(_tree, root)
+
+
+def _metric_cards(row: dict[str, Any], *, is_whole: bool) -> None:
     cards = st.columns(4)
     with cards[0]:
         metric_card(
@@ -157,9 +166,10 @@ def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Icicle:
-    """The chart, and how many levels and calls of it are hidden."""
+    """The chart, the name of its root, and how many levels and calls of it are hidden."""
 
     drawing: EncodedDrawing
+    label: str
     deeper: int
     narrow: int
 
@@ -197,11 +207,16 @@ def _icicle(  # the first parameters are what ``_tree`` depends on
         end_ms=(pl.col(C.start_ns) - first[C.start_ns] + pl.col(C.gpu_ns)) / 1e6,
     )
     drawing = charts.drawing_of(charts.icicle(boxes, color_of, colors, searched))
-    return _Icicle(drawing.encoded(), max(deepest + 1 - levels, 0), inside.height - shown.height)
+    return _Icicle(
+        drawing.encoded(),
+        first["label"],
+        max(deepest + 1 - levels, 0),
+        inside.height - shown.height,
+    )
 
 
 def _icicle_card(
-    tree: CallTree, root: int, icicle: _Icicle, look: tuple[float, float] | None
+    tree: CallTree, root: int, summary: str, icicle: _Icicle, look: tuple[float, float] | None
 ) -> None:
     # The key differs by root, so that a click on the previous chart is not reused.
     key = f"call_tree_icicle_{root}"
@@ -212,14 +227,14 @@ def _icicle_card(
             call_tree_choice.choose(int(picked[0]["node"]))
 
     with st.container(border=True):
-        st.markdown(f"**{_summary(tree, root)}**")
+        st.markdown(f"**{summary}**")
         with st.container(horizontal=True, horizontal_alignment="distribute"):
             call_tree_choice.breadcrumbs(tree, root)
             with st.container(horizontal=True, width="content"):
                 call_tree_choice.steps(tree, root)
         render_chart(
             icicle.drawing,
-            f"GPU time below {tree.row(root)['label']} by the calls that launched it",
+            f"GPU time below {icicle.label} by the calls that launched it",
             key=key,
             selection=charts.PICKED,
             on_select=follow,

@@ -1,6 +1,7 @@
 """Tables of the call tree page: calls, modules and operations below the root."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import polars as pl
@@ -8,8 +9,8 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.dashboard.pages.call_tree import choice
-from jarvis.dashboard.session.state import Opened, recomputed_of
-from jarvis.dashboard.widgets.table import small_table
+from jarvis.dashboard.session.state import Opened, cached, of_stored, recomputed_of
+from jarvis.dashboard.widgets.table import BOX_PX, ReadyTable, card_px, draw_table, ready_table
 from jarvis.impact import share_pct
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
 from jarvis.perf_report.call_tree.views import MIN_SHARE, View
@@ -107,77 +108,117 @@ def kind_word() -> pl.Expr:
     return pl.when(is_backward).then(pl.lit(BACKWARD)).otherwise(pl.col(C.kind).replace(KIND_WORDS))
 
 
-def calls_card(tree: CallTree, root: int, searched: str, *, is_whole: bool) -> None:
+_MAX_CACHED = 64
+"""A card has at most _ROWS_SHOWN rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """Title, caption and table of a card, if it has rows, and the number of each: a node, or the
+    ``uid`` of an operation."""
+
+    title: str
+    caption: str
+    table: ReadyTable | None = None
+    numbers: Sequence[int] = ()
+
+
+def calls_card(
+    now: Opened, tree: CallTree, root: int, searched: str, operation_uid: int | None
+) -> None:
     """Draw the direct callees of the root, or the calls that match the search."""
-    calls = tree.matches(root, searched) if searched else tree.children(root)
-    row = tree.row(root)
-    with st.container(border=True):
-        if searched:
-            share = share_pct(float(calls[C.gpu_ns].sum()), row[C.gpu_ns])
-            st.markdown(
-                f"**{counted(calls.height, 'match')} for {code(searched)}**: "
-                f"{percent(share)} of the GPU time of {short_name(row['label'])}"
-            )
-        else:
-            st.markdown(f"**Calls directly below {short_name(row['label'])}**, by GPU time")
-        if calls.is_empty():
-            st.caption(
-                "No call has this name. Calls below "
-                f"{100 / MIN_SHARE:g}% of all GPU time are not listed."
-                if searched
-                else "It has no calls below it: all of this GPU time is its own."
-            )
-            return
-        shown = [name for name in _CALL_COLUMNS if _is_useful(name, calls, is_whole)]
-        st.caption("Select a call to make it the root." + _cut_note(calls))
-        _table(tree, root, "calls", calls, shown)
+    card = _calls(now, tree.view, operation_uid, root, searched, card_px() - BOX_PX, tree)
+    _draw(card, f"call_tree_calls_{root}", "Calls with their GPU time", choice.choose)
 
 
-def modules_card(tree: CallTree, root: int, *, is_whole: bool) -> None:
+def modules_card(now: Opened, tree: CallTree, root: int, operation_uid: int | None) -> None:
     """Draw the modules below the root; nothing if there are none."""
-    modules = tree.modules(root)
-    if modules.is_empty():
-        return
-    row = tree.row(root)
-    with st.container(border=True):
-        unit = "module class" if tree.view is View.CLASSES else "module"
-        title = counted(modules.height, unit)
-        st.markdown(f"**{title} in {short_name(row['label'])}**, by GPU time")
-        st.caption(
-            "A module includes everything it calls, so times of nested modules overlap. "
-            "Backward work is included if the trace links it to a module." + _cut_note(modules)
-        )
-        shown = [name for name in _MODULE_COLUMNS if _is_useful(name, modules, is_whole)]
-        _table(tree, root, "modules", modules, shown)
+    card = _modules(now, tree.view, operation_uid, root, card_px() - BOX_PX, tree)
+    if card is not None:
+        _draw(card, f"call_tree_modules_{root}", "Modules with their GPU time", choice.choose)
 
 
 def operations_card(now: Opened, tree: CallTree, root: int) -> None:
     """Draw the operations below the root; selecting one limits the tree to it."""
-    operations = operations_below(now.run, tree, root)
-    if operations.is_empty():
-        return
-    row = tree.row(root)
+    card = _operations(now, tree.view, root, card_px() - BOX_PX, tree)
+    if card is not None:
+        alt, key = "Operations with their GPU time here", f"call_tree_operations_{root}"
+        _draw(card, key, alt, choice.choose_operation)
+
+
+def _draw(card: _Card, key: str, alt: str, choose: Callable[[int], None]) -> None:
     with st.container(border=True):
-        title = counted(operations.height, "operation")
-        st.markdown(f"**{title} in {short_name(row['label'])}**, by GPU time")
-        st.caption("Select an operation to see only its GPU time." + _cut_note(operations))
-        key = f"call_tree_operations_{root}"
-        rows = operations.head(_ROWS_SHOWN).with_columns(
-            (pl.col(C.gpu_ns) / 1e6).alias(C.gpu_ms),
-            (100 * pl.col(C.gpu_ns) / tree.gpu_ns).alias(C.share_pct),
+        st.markdown(card.title)
+        st.caption(card.caption)
+        if card.table is not None:
+            follow = partial(_follow_row, key, choose, card.numbers)
+            draw_table(card.table, alt, key=key, on_select=follow)
+
+
+@cached(_MAX_CACHED, of_stored)
+def _calls(
+    now: Opened,
+    view: View,
+    operation_uid: int | None,
+    root: int,
+    searched: str,
+    room_px: int,
+    _tree: CallTree,
+) -> _Card:
+    calls = _tree.matches(root, searched) if searched else _tree.children(root)
+    row = _tree.row(root)
+    title = f"**Calls directly below {short_name(row['label'])}**, by GPU time"
+    if searched:
+        share = share_pct(float(calls[C.gpu_ns].sum()), row[C.gpu_ns])
+        title = (
+            f"**{counted(calls.height, 'match')} for {code(searched)}**: "
+            f"{percent(share)} of the GPU time of {short_name(row['label'])}"
         )
-        uids = rows[C.operation_uid].to_list()
-        rows = _readable(now, rows)
-        small_table(
-            rows,
-            {**_COLUMNS, **_OPERATION_OWN},
-            "Operations with their GPU time here",
-            _OPERATION_COLUMNS,
-            _WIDTHS,
-            key=key,
-            on_select=partial(_follow_row, key, choice.choose_operation, uids),
-            fits_texts=True,
+    if calls.is_empty():
+        return _Card(
+            title,
+            "No call has this name. Calls below "
+            f"{100 / MIN_SHARE:g}% of all GPU time are not listed."
+            if searched
+            else "It has no calls below it: all of this GPU time is its own.",
         )
+    caption = "Select a call to make it the root." + _cut_note(calls)
+    return _nodes(title, caption, _tree, calls, _CALL_COLUMNS, operation_uid, room_px)
+
+
+@cached(_MAX_CACHED, of_stored)
+def _modules(
+    now: Opened, view: View, operation_uid: int | None, root: int, room_px: int, _tree: CallTree
+) -> _Card | None:
+    modules = _tree.modules(root)
+    if modules.is_empty():
+        return None
+    unit = "module class" if view is View.CLASSES else "module"
+    name = short_name(_tree.row(root)["label"])
+    title = f"**{counted(modules.height, unit)} in {name}**, by GPU time"
+    caption = (
+        "A module includes everything it calls, so times of nested modules overlap. "
+        "Backward work is included if the trace links it to a module." + _cut_note(modules)
+    )
+    return _nodes(title, caption, _tree, modules, _MODULE_COLUMNS, operation_uid, room_px)
+
+
+@cached(_MAX_CACHED, of_stored)
+def _operations(now: Opened, view: View, root: int, room_px: int, _tree: CallTree) -> _Card | None:
+    operations = operations_below(now.run, _tree, root)
+    if operations.is_empty():
+        return None
+    name = short_name(_tree.row(root)["label"])
+    title = f"**{counted(operations.height, 'operation')} in {name}**, by GPU time"
+    caption = "Select an operation to see only its GPU time." + _cut_note(operations)
+    rows = operations.head(_ROWS_SHOWN).with_columns(
+        (pl.col(C.gpu_ns) / 1e6).alias(C.gpu_ms),
+        (100 * pl.col(C.gpu_ns) / _tree.gpu_ns).alias(C.share_pct),
+    )
+    columns = {**_COLUMNS, **_OPERATION_OWN}
+    readable = _readable(now, rows)
+    table = ready_table(readable, columns, _OPERATION_COLUMNS, _WIDTHS, room_px=room_px)
+    return _Card(title, caption, table, rows[C.operation_uid].to_list())
 
 
 def _readable(now: Opened, operations: pl.DataFrame) -> pl.DataFrame:
@@ -209,23 +250,23 @@ def _is_useful(name: str, rows: pl.DataFrame, is_whole: bool) -> bool:
     return is_whole or name not in (C.calls, C.module_count)
 
 
-def _table(tree: CallTree, root: int, name: str, rows: pl.DataFrame, shown: list[str]) -> None:
-    """Draw a table; a selected row becomes the root."""
-    key = f"call_tree_{name}_{root}"
+def _nodes(
+    title: str,
+    caption: str,
+    tree: CallTree,
+    rows: pl.DataFrame,
+    columns: Sequence[str],
+    operation_uid: int | None,
+    room_px: int,
+) -> _Card:
+    """Return a card whose rows are nodes."""
+    shown = [name for name in columns if _is_useful(name, rows, operation_uid is None)]
     rows = with_shares(rows.head(_ROWS_SHOWN), tree.gpu_ns)
     rows = rows.with_columns(label=short_labels(rows))
     if C.kind in rows.columns:
         rows = rows.with_columns(kind_word=kind_word())
-    small_table(
-        rows,
-        _COLUMNS,
-        "Calls with their GPU time" if name == "calls" else "Modules with their GPU time",
-        shown,
-        _WIDTHS,
-        key=key,
-        on_select=partial(_follow_row, key, choice.choose, rows[C.node].to_list()),
-        fits_texts=True,
-    )
+    table = ready_table(rows, _COLUMNS, shown, _WIDTHS, room_px=room_px)
+    return _Card(title, caption, table, rows[C.node].to_list())
 
 
 def _follow_row(key: str, choose: Callable[[int], None], numbers: Sequence[int]) -> None:

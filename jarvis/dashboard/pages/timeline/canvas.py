@@ -58,16 +58,17 @@ def timeline_canvas(
 
 def _colors(rows: TimelineRows, colors: Palette) -> dict[str, str]:
     """Return the color of each kind of event that the rows have, in the order of the legend."""
-    used = {*rows.marks["what"].unique()}
     work = {
-        what: color for what, color in work_colors(rows.timeline, colors).items() if what in used
+        what: color
+        for what, color in work_colors(rows.timeline, colors).items()
+        if what in rows.kinds
     }
     return work | (host_colors(colors) if any(row.is_bar for row in rows.rows) else {})
 
 
 def _mapped(rows: TimelineRows) -> list[int]:
     """Return the rows that the map of the whole recording sums: GPU streams, else threads."""
-    streams = {*rows.timeline.gpu_events["track"].unique()}
+    streams = rows.timeline.tracks
     found = [number for number, row in enumerate(rows.rows) if row.label in streams]
     return found or [number for number, row in enumerate(rows.rows) if row.is_bar]
 

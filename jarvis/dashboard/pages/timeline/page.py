@@ -5,7 +5,7 @@ import streamlit as st
 from jarvis.dashboard.pages.timeline import event
 from jarvis.dashboard.pages.timeline.canvas import timeline_canvas
 from jarvis.dashboard.pages.timeline.perfetto import perfetto_row
-from jarvis.dashboard.pages.timeline.summary import gpu_summary, host_summary, notes
+from jarvis.dashboard.pages.timeline.summary import summary
 from jarvis.dashboard.pages.timeline.tables import events_card, gaps_card
 from jarvis.dashboard.pages.timeline.window import ShownWindow, window_fields
 from jarvis.dashboard.session import navigation
@@ -14,7 +14,6 @@ from jarvis.dashboard.widgets.controls import choice, whole_number
 from jarvis.dashboard.widgets.elements import is_unavailable
 from jarvis.run.timeline_rows import MAX_DEPTH, MAX_THREADS, HostChoice, TimelineRows
 from jarvis.server.storage.loaded_runs import loaded_rows
-from jarvis.text.markdown import escape
 
 
 def render(now: Opened) -> None:
@@ -33,14 +32,17 @@ def render(now: Opened) -> None:
     page = ShownWindow(timeline, recording, window)
     selected = event.chosen(timeline)
     with st.container(border=True):
-        st.markdown("  \n".join(map(escape, (gpu_summary(page), host_summary(page, rows)))))
+        window_summary, row_notes = summary(
+            now, window, rows.host, rows.threads, rows.depth, page, rows
+        )
+        st.markdown(window_summary)
         timeline_canvas(now, rows, page, selected)
-        st.caption(escape(notes(rows)))
+        st.caption(row_notes)
     if selected is not None:
         event.details(now, recording, selected)
     perfetto_row(now, window)
-    gaps_card(page)
-    events_card(page)
+    gaps_card(now, page)
+    events_card(now, page)
 
 
 def _chosen_rows(now: Opened) -> TimelineRows:

@@ -4,14 +4,32 @@ import polars as pl
 
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.dashboard.pages.timeline.window import ShownWindow
+from jarvis.dashboard.session.state import Opened, cached, of_stored
 from jarvis.perf_report.timeline.host import HostCall
 from jarvis.perf_report.work import COMMUNICATION
-from jarvis.run.timeline import HOST_LABELS, IDLE, KINDS
-from jarvis.run.timeline_rows import TimelineRows
+from jarvis.run.timeline import HOST_LABELS, IDLE, KINDS, Window
+from jarvis.run.timeline_rows import HostChoice, TimelineRows
 from jarvis.schemas.names import C
 from jarvis.text.format import MIN_PCT, counted, microseconds, percent
+from jarvis.text.markdown import Markdown, escape
 
 _PYTHON = HOST_LABELS[HostCall.PYTHON]
+_MAX_CACHED_WINDOWS = 256
+
+
+@cached(_MAX_CACHED_WINDOWS, of_stored)
+def summary(
+    now: Opened,
+    window: Window,
+    host: HostChoice,
+    threads: int,
+    depth: int,
+    _page: ShownWindow,
+    _rows: TimelineRows,
+) -> tuple[Markdown, Markdown]:
+    """Return the time shares of the window, and notes on what these rows show."""
+    shares = "  \n".join(map(escape, (gpu_summary(_page), host_summary(_page, _rows))))
+    return shares, escape(notes(_rows))
 
 
 def gpu_summary(page: ShownWindow) -> str:

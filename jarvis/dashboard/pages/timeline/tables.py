@@ -1,6 +1,7 @@
 """Tables of the gaps and events in the timeline's window, longest first."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import polars as pl
 import streamlit as st
@@ -9,8 +10,16 @@ from jarvis import charts
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.dashboard.pages.timeline import event
 from jarvis.dashboard.pages.timeline.window import ShownWindow, show_around
-from jarvis.dashboard.widgets.table import small_table, with_short_texts
-from jarvis.run.timeline import IDLE
+from jarvis.dashboard.session.state import Opened, cached, of_stored
+from jarvis.dashboard.widgets.table import (
+    BOX_PX,
+    ReadyTable,
+    card_px,
+    draw_table,
+    ready_table,
+    with_short_texts,
+)
+from jarvis.run.timeline import IDLE, Window
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number, text
 from jarvis.schemas.names import C
@@ -58,62 +67,92 @@ _SHORT = {
 """Functions that shorten the texts of a column; the details of an event have the full ones."""
 
 
-def gaps_card(page: ShownWindow) -> None:
+_MAX_CACHED_WINDOWS = 64
+"""A window has at most 100 rows of each table."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Title of a table, its rows and how they are shown; no table for no rows."""
+
+    title: str
+    rows: pl.DataFrame
+    table: ReadyTable | None = None
+
+
+def gaps_card(now: Opened, page: ShownWindow) -> None:
     """Draw the idle gaps of the window."""
-    idle = page.timeline.gaps.filter(pl.col("what") == IDLE, pl.col(C.dur_ns) >= MIN_GAP_NS)
-    gaps = page.window.of(idle, start=C.start_ns)
-    longest = page.window.longest(idle, _GAPS_SHOWN, start=C.start_ns)
+    gaps = _gaps(now, page.window, card_px() - BOX_PX, page)
     with st.container(border=True):
-        if gaps.is_empty():
-            st.markdown("**No idle gap of at least 1 µs in this window**")
+        st.markdown(gaps.title)
+        if gaps.table is None:
             return
-        total = milliseconds(int(gaps[C.dur_ns].sum()) / 1e6)
-        st.markdown(
-            f"**{counted(gaps.height, 'idle gap')} of at least 1 µs in this window, together "
-            f"{total}**, longest first"
-        )
         st.caption("Select a gap to show it on the timeline. Causes are likely, not proven.")
-        labels = {key.value: words.label for key, words in CAUSES.items()}
-        rows = longest.with_columns(
-            page.start_ms(C.start_ns),
-            pl.col(C.cause).replace(labels),
-            gap_ms=pl.col(C.dur_ns) / 1e6,
-        )
-        _jumping_table(page, "gaps", rows, _GAP_COLUMNS, _GAPS)
+        _jumping_table(page, "gaps", gaps.rows, gaps.table)
 
 
-def events_card(page: ShownWindow) -> None:
+@cached(_MAX_CACHED_WINDOWS, of_stored)
+def _gaps(now: Opened, window: Window, room_px: int, _page: ShownWindow) -> _Listed:
+    idle = _page.timeline.gaps.filter(pl.col("what") == IDLE, pl.col(C.dur_ns) >= MIN_GAP_NS)
+    gaps = window.of(idle, start=C.start_ns)
+    if gaps.is_empty():
+        return _Listed("**No idle gap of at least 1 µs in this window**", gaps)
+    total = milliseconds(int(gaps[C.dur_ns].sum()) / 1e6)
+    title = (
+        f"**{counted(gaps.height, 'idle gap')} of at least 1 µs in this window, together "
+        f"{total}**, longest first"
+    )
+    labels = {key.value: words.label for key, words in CAUSES.items()}
+    longest = window.longest(idle, _GAPS_SHOWN, start=C.start_ns).with_columns(
+        _page.start_ms(C.start_ns),
+        pl.col(C.cause).replace(labels),
+        gap_ms=pl.col(C.dur_ns) / 1e6,
+    )
+    return _listed(title, longest, _GAP_COLUMNS, _GAPS, room_px)
+
+
+def events_card(now: Opened, page: ShownWindow) -> None:
     """Draw the GPU events of the window."""
-    events = page.timeline.gpu_event_count(page.window)
-    longest = page.window.longest(page.timeline.gpu_events, _EVENTS_SHOWN)
+    events = _events(now, page.window, card_px() - BOX_PX, page)
     with st.container(border=True):
-        st.markdown(f"**{count(events)} GPU events in this window**, longest first")
-        if not events:
+        st.markdown(events.title)
+        if events.table is None:
             st.caption("No GPU work in this window.")
             return
         st.caption("Select an event to show it on the timeline, with its operation.")
-        params = page.timeline.run.table("operations").select(
-            C.params, pl.col(C.uid).alias(C.operation_uid)
-        )
-        rows = longest.join(params, on=C.operation_uid, how="left", maintain_order="left")
-        given = rows.select(C.params, C.input_dims).iter_rows()
-        rows = rows.with_columns(
-            page.start_ms(),
-            pl.Series(C.input_dims, operation_shapes(given), pl.String),
-            (pl.col(C.dur_ns) / 1e3).alias(C.dur_us),
-        )
-        if rows[C.device].n_unique() == 1:
-            rows = rows.with_columns(pl.col("track").str.split(" · ").list.last())
-        _jumping_table(page, "events", rows, _EVENT_COLUMNS, _EVENTS)
+        _jumping_table(page, "events", events.rows, events.table)
 
 
-def _jumping_table(
-    page: ShownWindow,
-    name: str,
-    rows: pl.DataFrame,
-    columns: charts.Columns,
-    shown: Sequence[str],
-) -> None:
+@cached(_MAX_CACHED_WINDOWS, of_stored)
+def _events(now: Opened, window: Window, room_px: int, _page: ShownWindow) -> _Listed:
+    events = _page.timeline.gpu_event_count(window)
+    longest = window.longest(_page.timeline.gpu_events, _EVENTS_SHOWN)
+    title = f"**{count(events)} GPU events in this window**, longest first"
+    if not events:
+        return _Listed(title, longest)
+    params = now.run.table("operations").select(C.params, pl.col(C.uid).alias(C.operation_uid))
+    rows = longest.join(params, on=C.operation_uid, how="left", maintain_order="left")
+    given = rows.select(C.params, C.input_dims).iter_rows()
+    rows = rows.with_columns(
+        _page.start_ms(),
+        pl.Series(C.input_dims, operation_shapes(given), pl.String),
+        (pl.col(C.dur_ns) / 1e3).alias(C.dur_us),
+    )
+    if rows[C.device].n_unique() == 1:
+        rows = rows.with_columns(pl.col("track").str.split(" · ").list.last())
+    return _listed(title, rows, _EVENT_COLUMNS, _EVENTS, room_px)
+
+
+def _listed(
+    title: str, rows: pl.DataFrame, columns: charts.Columns, shown: Sequence[str], room_px: int
+) -> _Listed:
+    readable = with_short_texts(rows, _SHORT)
+    table = ready_table(readable, columns, shown, _WIDTHS, room_px=room_px)
+    kept = [name for name in ("start_ms", C.dur_ns, C.uid) if name in rows.columns]
+    return _Listed(title, rows.select(kept), table)
+
+
+def _jumping_table(page: ShownWindow, name: str, rows: pl.DataFrame, table: ReadyTable) -> None:
     """Draw a table; selecting a row moves the window to it, and selects a GPU event."""
     key = f"timeline_{name}_{page.window.start_ns}_{page.window.length_ns}"
 
@@ -125,5 +164,4 @@ def _jumping_table(
             if C.uid in row:
                 event.choose(row[C.uid])
 
-    readable = with_short_texts(rows, _SHORT)
-    small_table(readable, columns, name, shown, _WIDTHS, key=key, on_select=jump, fits_texts=True)
+    draw_table(table, name, key=key, on_select=jump)
