@@ -1,6 +1,6 @@
 """Limitations of a report, and the questions that follow from them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -48,9 +48,14 @@ class Gap:
 
 def warnings_of(run: Run) -> list[str]:
     """Return what every reader must know before trusting the numbers."""
+    return warnings_with(run, [gap for gap in gaps_of(run) if gap.is_grave])
+
+
+def warnings_with(run: Run, grave: Sequence[Gap]) -> list[str]:
+    """Return ``warnings_of`` a run whose grave gaps are known."""
     warning = run.manifest.platform_warning
-    grave = [f"{gap.text} {gap.remedy}".strip() for gap in gaps_of(run) if gap.is_grave]
-    return [warning, *grave] if warning else grave
+    texts = [f"{gap.text} {gap.remedy}".strip() for gap in grave]
+    return [warning, *texts] if warning else texts
 
 
 def gaps_of(run: Run) -> list[Gap]:

@@ -14,7 +14,6 @@ from pydantic import JsonValue
 from jarvis.analyses.inefficiency import MIN_TB_PER_S
 from jarvis.analyses.runner import is_no_action
 from jarvis.dashboard.session import navigation, selection
-from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import Opened, cached, of_opened
 from jarvis.dashboard.widgets.elements import LOSS_WORDS, SEVERITY_COLORS, lazy_expander
@@ -203,13 +202,16 @@ def finding_parameter(page: str) -> str:
     return f"{page}_finding"
 
 
-def finding_address(now: Opened, item: Recommendation) -> str:
-    """Return the URL of the finding's page, on which its card is open."""
+def finding_address(now: Opened, item: Recommendation, shared: Mapping[str, str]) -> str:
+    """Return the URL of the finding's page, on which its card is open.
+
+    ``shared`` are parameters that all pages have, as ``carried`` returns them.
+    """
     page, result = item.finding.category, item.result
     parameters = {finding_parameter(page): str(result.findings.index(item.finding) + 1)}
     if (target := now.run.analyses[page].target) is not None and result.tier != "compute":
         parameters[f"{page}_target"] = f"{target.default_pct:.0f}"
-    return navigation.address(page, now.id, **carried(), **parameters)
+    return navigation.address(page, now.id, **shared, **parameters)
 
 
 def _wanted(prefix: str, count: int) -> tuple[int, bool]:

@@ -7,10 +7,10 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, cached, of_stored, opened
 from jarvis.dashboard.widgets.targets import with_targets
 from jarvis.findings import Tier
-from jarvis.reports.gaps import Gap, gaps_of, warnings_of
+from jarvis.reports.gaps import Gap, gaps_of, warnings_with
 from jarvis.reports.health import MARKS, health_line, health_of
 from jarvis.text.markdown import escape, prose, table
-from jarvis.trace_health import Severity
+from jarvis.trace_health import Fact, Severity
 
 _ICON = ":material/health_metrics:"
 _STRIP = (5, 1)
@@ -47,13 +47,13 @@ def _grave_gaps(now: Opened) -> list[Gap]:
 
 def health_warnings(now: Opened) -> None:
     """Draw every warning."""
-    if warnings := warnings_of(now.run):
+    if warnings := warnings_with(now.run, _grave_gaps(now)):
         _warn(warnings)
 
 
 def health_facts(now: Opened) -> None:
     """Draw an expander with all facts about the trace's health, their effects and remedies."""
-    facts = health_of(now.run)
+    facts = _facts(now)
     with st.expander(f"Trace health: {health_line(facts)}", icon=_ICON):
         open_facts = [fact for fact in facts if fact.severity is not Severity.OK]
         if open_facts:
@@ -78,6 +78,11 @@ def health_facts(now: Opened) -> None:
             if fact.severity is Severity.OK
         ]
         st.markdown(_LINE_BREAK.join(lines))
+
+
+@cached(_MAX_CACHED_GAPS, of_stored)
+def _facts(now: Opened) -> list[Fact]:
+    return health_of(now.run)
 
 
 def _warn(lines: list[str]) -> None:

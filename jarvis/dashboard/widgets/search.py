@@ -81,7 +81,7 @@ def _pages(
 
 
 def _findings(now: Opened, words: Sequence[str]) -> Iterator[Result]:
-    totals = now.run.manifest.totals
+    totals, shared = now.run.manifest.totals, carried()
     for item in recommendations(now.run):
         title = to_text(item.finding.title).replace("`", "")
         if _has(words, f"{item.label} {title} {item.result.title}"):
@@ -92,7 +92,7 @@ def _findings(now: Opened, words: Sequence[str]) -> Iterator[Result]:
                 saved = f" · saves {milliseconds(gain_ms) if gain_ms else 'no time'}"
             note = f"{item.result.title} · {item.finding.priority}{saved}"
             yield Result(
-                "Finding", _short(f"{item.label} {title}"), note, finding_address(now, item)
+                "Finding", _short(f"{item.label} {title}"), note, finding_address(now, item, shared)
             )
 
 

@@ -1,5 +1,8 @@
 """The overview: verdict, figures, findings in order with their savings, and time spent."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import polars as pl
 import streamlit as st
 
@@ -17,8 +20,6 @@ from jarvis.dashboard.widgets.elements import chart_of_links, metric_card
 from jarvis.dashboard.widgets.finding_cards import no_longer_findings
 from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.impact import NEARLY_ALL_PCT, share_pct
-from jarvis.perf_report.timeline.step_account import StepAccount
-from jarvis.reports.account import account_of
 from jarvis.reports.details import details_of
 from jarvis.reports.figures import (
     Saving,
@@ -102,7 +103,7 @@ def _verdict(now: Opened) -> tuple[str | None, str]:
 def answer(now: Opened) -> None:
     """Draw five figures, the findings in order, and beside them the waterfall of savings."""
     found = _savings(now)
-    _figures(now, account_of(now.run), found)
+    _figures(now, found)
     findings, waterfall = st.columns([2, 1])
     notes = " ".join(filter(None, (alone_note(found), bounds_note(found), floor_line(now.run))))
     with findings.container(border=True, height="stretch"):
@@ -114,17 +115,17 @@ def answer(now: Opened) -> None:
 
 def time_spent(now: Opened) -> None:
     """Draw the parts of a step, the steps, and the categories."""
-    step.parts_bar(now, account_of(now.run))
+    step.parts_bar(now)
     step.steps_table(now)
     _categories(now)
 
 
-def _figures(now: Opened, account: StepAccount | None, found: list[Saving]) -> None:
+def _figures(now: Opened, found: list[Saving]) -> None:
     """Draw five cards: time, its parts, and the saving of all findings together."""
     totals = now.run.manifest.totals
     saved_ms = total_ms(found)
     *times, saving = st.columns(5)
-    step.time_cards(now, account, times)
+    step.time_cards(now, times)
     with saving:
         metric_card(
             "Saving",
@@ -137,45 +138,66 @@ def _figures(now: Opened, account: StepAccount | None, found: list[Saving]) -> N
 
 
 def _categories(now: Opened) -> None:
-    rows = category_times(now.run).filter(pl.col("gpu_time_ms") > 0)
+    shown = _category_chart(now, palette())
     with st.container(border=True, height="stretch"):
-        if rows.is_empty():
+        if shown is None:
             st.markdown("**No category has GPU time**: no operation launched GPU work")
             return
-        first = rows.row(0, named=True)
-        of_step = " a step" if over_steps(now.run.manifest.totals) else ""
-        time_ms, rated_ms, saved_ms = (
-            float(rows[name].sum()) for name in ("gpu_time_ms", "rated_ms", "saved_ms")
-        )
-        share, rated_pct = share_pct(first["gpu_time_ms"], time_ms), share_pct(rated_ms, time_ms)
-        rated = (
-            "all categories"
-            if rated_pct >= NEARLY_ALL_PCT
-            else f"the {percent(rated_pct)} with a known efficiency"
-        )
-        projection = (
-            f"at {target_words(now.run)} of the roofline {rated} would save "
-            f"{milliseconds(saved_ms)} of kernel time{of_step}"
-            if rows["has_efficiency"].any()
-            else "no efficiencies, so no saving"
-        )
         st.markdown(
-            f"**{first[C.title]} takes {percent(share)} of kernel time** · {projection}",
+            shown.title,
             help="Kernel time of each category, and in green the saving if its operations reached "
             "the target. This excludes findings about idle time, communication and fusion, and "
             "includes operations too small for a finding, and those of which findings assume less "
             "than the target.",
         )
-        known = "known: share of the kernel time with a known efficiency · "
-        has_known = rows["text"].str.contains("known)", literal=True).any()
-        st.caption(
-            f"Whole bar: kernel time{of_step} · green: could be saved at the target · "
-            f"{known if has_known else ''}click a bar"
-        )
+        st.caption(shown.caption)
         chart_of_links(
-            charts.categories(rows, operation_columns(), palette()).encoded(),
+            shown.drawing,
             "Kernel time and saving of each category; a bar opens its page",
             key="overview_categories",
             field=C.category,
-            addresses={key: navigation.own_address(key) for key in rows[C.category]},
+            addresses={key: navigation.own_address(key) for key in shown.keys},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _CategoryChart:
+    """The chart of the categories, and their keys."""
+
+    title: str
+    caption: str
+    drawing: charts.EncodedDrawing
+    keys: Sequence[str]
+
+
+@cached(_MAX_CACHED, of_opened)
+def _category_chart(now: Opened, colors: charts.Palette) -> _CategoryChart | None:
+    rows = category_times(now.run).filter(pl.col("gpu_time_ms") > 0)
+    if rows.is_empty():
+        return None
+    first = rows.row(0, named=True)
+    of_step = " a step" if over_steps(now.run.manifest.totals) else ""
+    time_ms, rated_ms, saved_ms = (
+        float(rows[name].sum()) for name in ("gpu_time_ms", "rated_ms", "saved_ms")
+    )
+    share, rated_pct = share_pct(first["gpu_time_ms"], time_ms), share_pct(rated_ms, time_ms)
+    rated = (
+        "all categories"
+        if rated_pct >= NEARLY_ALL_PCT
+        else f"the {percent(rated_pct)} with a known efficiency"
+    )
+    projection = (
+        f"at {target_words(now.run)} of the roofline {rated} would save "
+        f"{milliseconds(saved_ms)} of kernel time{of_step}"
+        if rows["has_efficiency"].any()
+        else "no efficiencies, so no saving"
+    )
+    known = "known: share of the kernel time with a known efficiency · "
+    has_known = rows["text"].str.contains("known)", literal=True).any()
+    return _CategoryChart(
+        f"**{first[C.title]} takes {percent(share)} of kernel time** · {projection}",
+        f"Whole bar: kernel time{of_step} · green: could be saved at the target · "
+        f"{known if has_known else ''}click a bar",
+        charts.categories(rows, operation_columns(), colors).encoded(),
+        rows[C.category].to_list(),
+    )

@@ -1,6 +1,7 @@
 """The account of a step on the Overview page, and the table of the steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 import streamlit as st
@@ -10,7 +11,7 @@ from jarvis import charts
 from jarvis.analyses.severity import grade, with_findings
 from jarvis.analyses.system.cpu_idle.causes import IDLE_PCT
 from jarvis.analyses.system.multi_kernel.communication import EXPOSED_PCT
-from jarvis.dashboard.session.state import Opened, cached, of_stored, palette
+from jarvis.dashboard.session.state import Opened, cached, of_opened, of_stored, palette
 from jarvis.dashboard.widgets.elements import (
     LOSS_WORDS,
     SHARE_WORDS,
@@ -26,6 +27,7 @@ from jarvis.perf_report.timeline.step_account import LABELS, MEANING, StepAccoun
 from jarvis.perf_report.timeline.step_gaps import SLOW_STEP_PCT
 from jarvis.reports.account import (
     OUTDATED,
+    account_of,
     basis,
     compute_note,
     is_outdated,
@@ -66,25 +68,24 @@ def _rates(now: Opened) -> str:
 
 
 @cached(_MAX_CACHED, of_stored)
-def _unlinked_ns(now: Opened) -> int:
-    return unlinked_compute_ns(now.run)
-
-
-@cached(_MAX_CACHED, of_stored)
 def _uneven_note(now: Opened) -> str:
     return uneven_collectives(now.run)
 
 
-def time_cards(now: Opened, account: StepAccount | None, columns: Sequence[DeltaGenerator]) -> None:
+def time_cards(now: Opened, columns: Sequence[DeltaGenerator]) -> None:
     """Draw a card in each column: the step time, and how it is spent."""
-    run = now.run
-    median = None if account is None else StepAccount.of_median(run.table("steps"))
-    findings = [finding for result in run.results.values() for finding in result.findings]
-    cards = _cards(account, median, run.manifest.totals, findings, _compute_note(now))
-    for column, card in zip(columns, cards, strict=True):
+    for column, card in zip(columns, _time_cards(now), strict=True):
         label, value, below, meaning, severity = card
         with column:
             metric_card(label, value, below, help_text=meaning, severity=severity)
+
+
+@cached(_MAX_CACHED, of_opened)
+def _time_cards(now: Opened) -> Sequence[Card]:
+    run, account = now.run, account_of(now.run)
+    median = None if account is None else StepAccount.of_median(run.table("steps"))
+    findings = [finding for result in run.results.values() for finding in result.findings]
+    return list(_cards(account, median, run.manifest.totals, findings, _compute_note(now)))
 
 
 def _cards(
@@ -158,40 +159,55 @@ def _graded(words: Mapping[Severity, str], severity: Severity | None, text: str)
     return text if severity is None else f"{words[severity]} · {text}"
 
 
-def parts_bar(now: Opened, account: StepAccount | None) -> None:
+def parts_bar(now: Opened) -> None:
     """Draw the parts of a step as one bar, and name the slow steps; the parts of the GPU window if
     there are no steps."""
-    run, totals = now.run, now.run.manifest.totals
-    shown = None if account is None else _shown(account, run.table("steps"))
     with st.container(border=True):
-        if not totals.total_time_ms:
+        if not now.run.manifest.totals.total_time_ms:
             st.markdown("**No GPU time**: the trace has no GPU work")
             return
-        if account is None and is_outdated(run):
+        parts = _parts(now, palette())
+        if not parts.has_steps and is_outdated(now.run):
             st.caption(OUTDATED)
-        parts = gpu_time_parts(totals) if shown is None else shown.rows()
-        largest = parts.sort(C.time_ms, descending=True).row(0, named=True)
-        st.markdown(
-            f"**{title(largest['part'])} takes {percent(largest[C.percent])}** of "
-            f"{_whole(account, shown, totals)}",
-            help=MEANING,
-        )
-        if shown is not None and account is not None:
-            parts = with_unlinked(parts, account.pct(_unlinked_ns(now)))
-        render_chart(_bar(now, palette(), parts), "Parts of the time")
-        if account is not None:
-            if slow := slow_steps(run.table("steps")):
-                st.markdown(slow)
+        st.markdown(parts.title, help=MEANING)
+        render_chart(parts.drawing, "Parts of the time")
+        if parts.has_steps:
+            if parts.slow:
+                st.markdown(parts.slow)
             if uneven := _uneven_note(now):
                 st.markdown(uneven)
             st.caption(f"{_rates(now)}. {_compute_note(now)}".rstrip())
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The bar of the parts of a step, and its slow steps; of the GPU window without steps."""
+
+    title: str
+    drawing: charts.EncodedDrawing
+    has_steps: bool = False
+    slow: str = ""
+
+
 @cached(_MAX_CACHED, of_stored)
-def _bar(now: Opened, colors: charts.Palette, _parts: pl.DataFrame) -> charts.EncodedDrawing:
-    shares = [f"{part} {percent(share)}" for part, share in _parts["part", C.percent].iter_rows()]
-    labeled = _parts.with_columns(part=pl.Series(shares))
-    return charts.drawing_of(charts.parts_of_time(labeled, colors)).encoded()
+def _parts(now: Opened, colors: charts.Palette) -> _Parts:
+    run, totals = now.run, now.run.manifest.totals
+    account = account_of(run)
+    shown = None if account is None else _shown(account, run.table("steps"))
+    parts = gpu_time_parts(totals) if shown is None else shown.rows()
+    largest = parts.sort(C.time_ms, descending=True).row(0, named=True)
+    text = (
+        f"**{title(largest['part'])} takes {percent(largest[C.percent])}** of "
+        f"{_whole(account, shown, totals)}"
+    )
+    if shown is not None and account is not None:
+        parts = with_unlinked(parts, account.pct(unlinked_compute_ns(run)))
+    shares = [f"{part} {percent(share)}" for part, share in parts["part", C.percent].iter_rows()]
+    labeled = parts.with_columns(part=pl.Series(shares))
+    drawing = charts.drawing_of(charts.parts_of_time(labeled, colors)).encoded()
+    if account is None:
+        return _Parts(text, drawing)
+    return _Parts(text, drawing, has_steps=True, slow=slow_steps(run.table("steps")))
 
 
 def _shown(account: StepAccount, steps: pl.DataFrame) -> StepAccount:

@@ -1,20 +1,31 @@
 """The tables of the Overview page: ranked findings, categories, the GPU timeline."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import polars as pl
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis import charts
 from jarvis.comparison import SLOWER
 from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.links import REFERENCE
-from jarvis.dashboard.session.state import Opened
+from jarvis.dashboard.session.state import Opened, cached, of_opened, of_stored
 from jarvis.dashboard.widgets.finding_cards import ORDER, PRIORITY_COLORS, finding_address
-from jarvis.dashboard.widgets.table import configured, follow_cell, height_of, small_table
+from jarvis.dashboard.widgets.table import (
+    ReadyTable,
+    configured,
+    draw_table,
+    follow_cell,
+    height_of,
+    ready_table,
+    small_table,
+)
 from jarvis.dashboard.widgets.window import is_wide
 from jarvis.findings import Impact
 from jarvis.impact import share_pct
@@ -39,11 +50,12 @@ _ROWS_OF_SAVING, _ROWS_OF_AXIS, _ROWS_OF_LINE, _LINE = 0.9, 3.5, 0.65, 55
 """Heights in rows of a bar of the waterfall beside the table, of the rest of it and of a line of
 its notes, and the characters of a line in a window of 1440 pixels."""
 
+_MAX_CACHED = 64
 _MIN_SHOWN_PCT = 0.05
 """A smaller share of the step rounds to 0.0%."""
 
 _NAME_PX = 250
-_FINDINGS, _PAGE = "overview_findings", "page"
+_FINDINGS = "overview_findings"
 _WIDTHS = {C.rank: 42, "finding": 337, "saved_ms": 72, "priority": 74}
 _CHARACTER_PX, _SENTENCE_PX, _MIN_NAME = 6.0, 5.4, 8
 """Mean width of a character of a name and of a sentence in a table, and the minimum length of a cut
@@ -67,33 +79,59 @@ def rows_beside(savings: int, note_length: int) -> int:
 def ranked_findings(now: Opened, in_view: int) -> None:
     """Draw all findings in order, with at most so many rows in view; a click on one opens its card
     on its page."""
-    ranked = recommendations(now.run)
-    gaining = sum(_gains(item, now.run) for item in ranked)
-    found = f"{gaining} of {count(len(ranked))} save at least {_MIN_SHOWN_PCT:g}%"
-    if gaining == len(ranked):
-        found = counted(len(ranked), "finding")
-    if len(ranked) > in_view:
-        found += f", the first {count(in_view)} in view"
+    found = _findings(now, is_wide())
+    what = f"{found.gaining} of {count(found.count)} save at least {_MIN_SHOWN_PCT:g}%"
+    if found.gaining == found.count:
+        what = counted(found.count, "finding")
+    if found.count > in_view:
+        what += f", the first {count(in_view)} in view"
     st.markdown(
-        f"**What to do first**, by step time saved · {found} · click a row to open its finding",
+        f"**What to do first**, by step time saved · {what} · click a row to open its finding",
         help=ORDER,
     )
-    if not ranked and warnings_of(now.run):
+    if not found.count and warnings_of(now.run):
         st.warning(
             "No findings, but this does not mean that nothing is slow: the warnings of this page "
             "say what could not be measured.",
             icon=":material/visibility_off:",
         )
         return
-    if not ranked:
+    if not found.count:
         st.info("No findings: no check found a saving above its threshold.")
         return
-    rows, whole = [], ranked[0]
-    for item, is_part in nested(ranked):
-        whole = whole if is_part else item
-        rows.append(_finding_row(now, item, whole))
+    addresses = list(finding_addresses(now).values())
+    st.dataframe(
+        found.rows,
+        key=_FINDINGS,
+        hide_index=True,
+        column_config=found.config,
+        height=height_of(found.count, in_view),
+        column_order=(C.rank, "finding", "saved_ms", "priority", C.category),
+        placeholder=MISSING,
+        alt="Findings in order with savings; a click on a row opens its finding",
+        on_select=partial(follow_cell, _FINDINGS, addresses),
+        selection_mode="single-cell",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """The table of the findings, their number, and how many gain anything."""
+
+    rows: pl.DataFrame
+    config: Mapping[str, ColumnConfig]
+    count: int
+    gaining: int
+
+
+@cached(_MAX_CACHED, of_opened)
+def _findings(now: Opened, is_wide: bool) -> _Findings:
+    ranked = recommendations(now.run)
+    rows = [_finding_row(now, item, is_part=is_part) for item, is_part in nested(ranked)]
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    widths = {**_WIDTHS, **({"finding": _WIDE_PX} if is_wide() else {})}
+    if frame.is_empty():
+        return _Findings(frame, {}, 0, 0)
+    widths = {**_WIDTHS, **({"finding": _WIDE_PX} if is_wide else {})}
     if frame["priority"].list.len().max() == 2:
         widths["finding"] -= _REMARK_PX
         widths["priority"] += _REMARK_PX
@@ -107,24 +145,21 @@ def ranked_findings(now: Opened, in_view: int) -> None:
         color=[*PRIORITY_COLORS.values(), *("gray" for _ in _REMARKS)],
         help=f"{ORDER} {' '.join(_REMARKS.values())}",
     )
-    st.dataframe(
-        frame,
-        key=_FINDINGS,
-        hide_index=True,
-        column_config=config,
-        height=height_of(frame.height, in_view),
-        column_order=(C.rank, "finding", "saved_ms", "priority", C.category),
-        placeholder=MISSING,
-        alt="Findings in order with savings; a click on a row opens its finding",
-        on_select=partial(follow_cell, _FINDINGS, frame[_PAGE].to_list()),
-        selection_mode="single-cell",
-    )
+    gaining = sum(_gains(item, now.run) for item in ranked)
+    return _Findings(frame, config, len(ranked), gaining)
 
 
-def finding_addresses(now: Opened) -> dict[str, str]:
-    """Return the URLs of the cards of all findings, by label and title of the analysis."""
+def finding_addresses(now: Opened) -> Mapping[str, str]:
+    """Return the URLs of the cards of all findings, by label and title of the analysis, in the
+    order of the table."""
+    return _addresses(now, tuple(carried().items()))
+
+
+@cached(_MAX_CACHED, of_opened)
+def _addresses(now: Opened, shared: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return {
-        f"{r.label} {r.result.title}": finding_address(now, r) for r in recommendations(now.run)
+        f"{item.label} {item.result.title}": finding_address(now, item, dict(shared))
+        for item, _ in nested(recommendations(now.run))
     }
 
 
@@ -156,13 +191,12 @@ def _gains(ranked: Recommendation, run: Run) -> bool:
     return gain is not None and gain.gain_pct >= _MIN_SHOWN_PCT
 
 
-def _finding_row(now: Opened, ranked: Recommendation, whole: Recommendation) -> dict[str, object]:
-    """Return the row of a finding, which is a part of ``whole`` if that is another."""
+def _finding_row(now: Opened, ranked: Recommendation, *, is_part: bool) -> dict[str, object]:
+    """Return the row of a finding, which can be a part of one above."""
     finding = ranked.finding
     gain = finding.impact and per_step(finding.impact, now.run.manifest.totals)
     return {
-        C.rank: ranked.label if ranked is whole else f"↳ {ranked.label}",
-        _PAGE: finding_address(now, ranked),
+        C.rank: f"↳ {ranked.label}" if is_part else ranked.label,
         "priority": [str(finding.priority), *_remark(gain)],
         C.category: ranked.result.title.replace("Communication", "Comm."),
         "saved_ms": gain.gain_ms if gain else None,
@@ -193,10 +227,19 @@ def _remark(gain: Impact | None) -> Iterator[str]:
 def top_operations(now: Opened) -> None:
     """Draw the operators with the most GPU time across all categories."""
     st.subheader("Top operations")
-    top = now.run.manifest.top_operations
-    if not top:
+    if not now.run.manifest.top_operations:
         st.caption("No operator launched GPU work.")
         return
+    over = over_steps(now.run.manifest.totals)
+    st.caption(
+        f"GPU time of what an operator launches itself{over and f', {over}'}; the operators that "
+        "it calls have rows of their own."
+    )
+    draw_table(_top(now), "Operators with the most GPU time")
+
+
+@cached(_MAX_CACHED, of_stored)
+def _top(now: Opened) -> ReadyTable:
     titles = {key: result.title for key, result in now.run.results.items()}
     names, totals = top_names(now.run), now.run.manifest.totals
     all_steps_ms = whole_ms(totals) * step_count(totals)
@@ -208,17 +251,12 @@ def top_operations(now: Opened) -> None:
             C.category: titles.get(operation.category or ""),
             _OF_WHOLE: share_pct(operation.time_ms, all_steps_ms),
         }
-        for operation in top
+        for operation in now.run.manifest.top_operations
     ]
     frame = charts.with_short_names(pl.DataFrame(rows, infer_schema_length=None), _SHAPES)
     frame = frame.with_columns(pl.col("short_name").alias(C.name))
-    over = over_steps(totals)
-    st.caption(
-        f"GPU time of what an operator launches itself{over and f', {over}'}; the operators that "
-        "it calls have rows of their own."
-    )
     columns = charts.columns_of((*_TOP_COLUMNS, of_whole_column(totals)))
-    small_table(frame, columns, "Operators with the most GPU time", widths={C.name: _NAME_PX})
+    return ready_table(frame, columns, widths={C.name: _NAME_PX})
 
 
 def of_whole_column(totals: Totals) -> Column:
