@@ -603,3 +603,17 @@ def test_a_trend_has_several_labels(times: list[float]) -> None:
     svg = vl_convert.vegalite_to_svg(trend(points, "Step time (ms)", charts.LIGHT).to_dict())
     labels = re.findall(r">(\d+(?:\.\d+)?)</text>", svg)
     assert len(set(labels)) > 2
+
+
+def test_a_drawing_of_a_chart_has_its_data_and_leaves_it_as_it_is() -> None:
+    nodes = tree_nodes()
+    chart = charts.icicle(nodes, ICICLE_COLORS, charts.LIGHT)
+    before = chart.to_dict()
+    drawing = charts.drawing_of(chart)
+    assert set(drawing.datasets) == {"data_1", "data_2"}
+    assert vega_lite(drawing)["layer"][0]["data"] == {"name": "data_1"}
+    for layer, drawn in zip(before["layer"], drawing.spec["layer"], strict=True):
+        rows = before["datasets"][layer["data"]["name"]]
+        assert drawing.datasets[drawn["data"]["name"]].to_dicts() == rows
+        assert {**layer, "data": None} == {**drawn, "data": None}
+    assert {**chart.to_dict(), "config": None} == {**before, "config": None}

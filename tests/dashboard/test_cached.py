@@ -4,12 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
+import altair as alt
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from jarvis.core.request import Targets
 from jarvis.dashboard.session.state import Opened, cached, of_opened, of_stored
 from jarvis.pipeline import at_targets
 from jarvis.run import Run
+from tests.dashboard.conftest import Draw
 
 
 @pytest.fixture
@@ -94,3 +97,26 @@ def test_sessions_wait_for_the_one_that_makes_a_result(now: Opened) -> None:
     for session in sessions:
         session.join()
     assert (found, made) == (["made", "made"], ["made"])
+
+
+@pytest.mark.parametrize("name", ["overview", "call_tree", "what_if"])
+def test_an_unchanged_page_makes_no_chart(
+    filed: Draw, sample_id: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    assert_makes_no_chart(filed(name, analysis=sample_id), monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["cpu_idle", "multi_kernel"])
+def test_an_unchanged_page_of_an_analysis_makes_no_chart(
+    registered: Draw, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    assert_makes_no_chart(registered(name), monkeypatch)
+
+
+def assert_makes_no_chart(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    for kind in (alt.Chart, alt.LayerChart):
+        monkeypatch.setattr(kind, "to_dict", lambda *_, **__: made.append("made"))
+    assert not page.run().exception
+    assert not page.error
+    assert made == []

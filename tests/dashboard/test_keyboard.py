@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard.session.state import Opened
-from jarvis.dashboard.widgets import finding_cards, search
+from jarvis.dashboard.widgets import search
 from jarvis.dashboard.widgets.keyboard import COMPONENT
 from jarvis.dashboard.widgets.search import MAX_OF_KIND, find
 from jarvis.reports.ranking import recommendations
@@ -98,8 +98,7 @@ def test_links_carry_the_targets_of_the_page(registered: Draw) -> None:
 def test_results_of_a_large_run_are_bounded(
     sample_run: Run, sample_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (search, finding_cards):
-        monkeypatch.setattr(module, "carried", dict)
+    monkeypatch.setattr(search, "carried", dict)
     rows = sample_run.table("operations")
     copies = pl.concat([rows] * -(-MANY_ROWS // rows.height))
     large = sample_run.with_tables({"operations": copies})

@@ -93,9 +93,9 @@ def small_table(
         room_px=room_px if fits_texts else None,
     )
     if key is not None and addresses is not None:
-        on_select = partial(follow_cell, key, addresses)
-    mode: SelectionMode = "single-row" if addresses is None else "single-cell"
-    draw_table(table, alt, key=key, on_select=on_select, selection_mode=mode)
+        draw_cells(table, alt, key, addresses)
+    else:
+        draw_table(table, alt, key=key, on_select=on_select)
 
 
 def card_px() -> int:
@@ -141,7 +141,7 @@ def draw_table(
     on_select: Callable[[], None] | None = None,
     selection_mode: SelectionMode = "single-row",
 ) -> None:
-    """Draw a table; with ``on_select``, its rows or cells can be selected."""
+    """Draw a table; with ``on_select``, a row can be selected."""
     st.dataframe(
         table.rows,
         hide_index=True,
@@ -153,6 +153,12 @@ def draw_table(
         selection_mode=selection_mode,
         height=table.height_px,
     )
+
+
+def draw_cells(table: ReadyTable, alt: str, key: str, addresses: Sequence[str]) -> None:
+    """Draw a table in which a click on a row opens its page."""
+    follow = partial(follow_cell, key, addresses)
+    draw_table(table, alt, key=key, on_select=follow, selection_mode="single-cell")
 
 
 def fitted(

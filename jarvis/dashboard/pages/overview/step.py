@@ -11,6 +11,7 @@ from jarvis import charts
 from jarvis.analyses.severity import grade, with_findings
 from jarvis.analyses.system.cpu_idle.causes import IDLE_PCT
 from jarvis.analyses.system.multi_kernel.communication import EXPOSED_PCT
+from jarvis.dashboard.pages.system.multi_kernel import uneven_note
 from jarvis.dashboard.session.state import Opened, cached, of_opened, of_stored, palette
 from jarvis.dashboard.widgets.elements import (
     LOSS_WORDS,
@@ -33,7 +34,6 @@ from jarvis.reports.account import (
     is_outdated,
     rates,
     title,
-    uneven_collectives,
     unlinked_compute_ns,
     with_unlinked,
 )
@@ -65,11 +65,6 @@ def _compute_note(now: Opened) -> str:
 def _rates(now: Opened) -> str:
     account = StepAccount.of(now.run.table("steps"))
     return "" if account is None else rates(now.run, account)
-
-
-@cached(_MAX_CACHED, of_stored)
-def _uneven_note(now: Opened) -> str:
-    return uneven_collectives(now.run)
 
 
 def time_cards(now: Opened, columns: Sequence[DeltaGenerator]) -> None:
@@ -174,7 +169,7 @@ def parts_bar(now: Opened) -> None:
         if parts.has_steps:
             if parts.slow:
                 st.markdown(parts.slow)
-            if uneven := _uneven_note(now):
+            if uneven := uneven_note(now):
                 st.markdown(uneven)
             st.caption(f"{_rates(now)}. {_compute_note(now)}".rstrip())
 

@@ -55,7 +55,7 @@ _MIN_SHOWN_PCT = 0.05
 """A smaller share of the step rounds to 0.0%."""
 
 _NAME_PX = 250
-_FINDINGS = "overview_findings"
+_FINDINGS, _PAGE = "overview_findings", "page"
 _WIDTHS = {C.rank: 42, "finding": 337, "saved_ms": 72, "priority": 74}
 _CHARACTER_PX, _SENTENCE_PX, _MIN_NAME = 6.0, 5.4, 8
 """Mean width of a character of a name and of a sentence in a table, and the minimum length of a cut
@@ -101,7 +101,7 @@ def ranked_findings(now: Opened, in_view: int) -> None:
         return
     addresses = list(finding_addresses(now).values())
     st.dataframe(
-        found.rows,
+        found.rows.with_columns(pl.Series(_PAGE, addresses)),
         key=_FINDINGS,
         hide_index=True,
         column_config=found.config,

@@ -51,11 +51,11 @@ def edited(now: Opened) -> Edits:
     """Draw the editor, and return the notes on the report."""
     ranked = recommendations(now.run)
     own = saved.read_saved(now)
-    titles = saved.titles_of(now)
+    titles = saved.titles_of(ranked)
     saved.watch(now, own.notes)
     saved.show_replaced(now, lambda key: titles.get(key) or own.notes.of(key).title)
     notes, is_preview = own.notes, False
-    numbered = recommendations(now.run.stored or now.run)
+    numbered = ranked if now.run.stored is None else recommendations(now.run.stored)
     if (linked := linked_edits(now, numbered)) is not None:
         offer_to_save(now, linked, own, numbered)
         notes, is_preview = linked.over(notes), True

@@ -19,7 +19,7 @@ from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import priority_badge
-from jarvis.reports.ranking import Recommendation
+from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.server.note_actions import add_comment, may_remove_comment, remove_comment
 from jarvis.server.storage.report_notes import NoteChange
 from jarvis.text.markdown import plain_text, prose
@@ -189,7 +189,8 @@ def _save(now: Opened, field: NoteField, key: str, finding: str) -> None:
 
 def _add(now: Opened, key: str, finding: str) -> None:
     with toast_errors():
-        add_comment(actor(), now.id, finding, st.session_state[key], saved.titles_of(now))
+        titles = saved.titles_of(recommendations(now.run))
+        add_comment(actor(), now.id, finding, st.session_state[key], titles)
 
 
 def _remove(now: Opened, comment_id: int) -> None:

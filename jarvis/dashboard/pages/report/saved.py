@@ -10,7 +10,7 @@ from jarvis.dashboard.session.current_user import actor, current_user
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.session.state import Opened
-from jarvis.reports.ranking import recommendations
+from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.server.access.rights import may_change
 from jarvis.server.actions import get_visible_analysis
 from jarvis.server.database import database
@@ -59,9 +59,9 @@ def read_saved(now: Opened) -> Saved:
     return Saved(read_notes(user, now.id), row, may_change(user, row))
 
 
-def titles_of(now: Opened) -> dict[str, str]:
+def titles_of(ranked: Iterable[Recommendation]) -> dict[str, str]:
     """Return the titles of the findings by key, by saving at the targets of the page."""
-    return {item.key: to_text(item.finding.title) for item in recommendations(now.run)}
+    return {item.key: to_text(item.finding.title) for item in ranked}
 
 
 def gone_note(now: Opened) -> str:
@@ -79,7 +79,9 @@ def remember_seen(now: Opened, notes: ReportNotes) -> None:
 def save(now: Opened, changes: Iterable[NoteChange]) -> None:
     """Write fields of the notes; for callbacks."""
     with toast_errors():
-        written = edit_report(actor(), now.id, changes, titles=titles_of(now), seen=_seen(now))
+        written = edit_report(
+            actor(), now.id, changes, titles=titles_of(recommendations(now.run)), seen=_seen(now)
+        )
         st.session_state[_REPLACED] = (now.id, written.replaced, False)
 
 
@@ -87,7 +89,12 @@ def move(now: Opened, finding: str, places: int) -> None:
     """Move a finding in the stored order; for callbacks."""
     with toast_errors():
         written = move_finding(
-            actor(), now.id, finding, places, titles=titles_of(now), seen=_seen(now)
+            actor(),
+            now.id,
+            finding,
+            places,
+            titles=titles_of(recommendations(now.run)),
+            seen=_seen(now),
         )
         st.session_state[_REPLACED] = (now.id, written.replaced, True)
 

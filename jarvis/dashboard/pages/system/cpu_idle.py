@@ -1,5 +1,8 @@
 """Metrics and charts of the idle time page."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import polars as pl
 import streamlit as st
 
@@ -20,7 +23,13 @@ from jarvis.dashboard.widgets.elements import (
 )
 from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
-from jarvis.dashboard.widgets.table import small_table, with_short_texts
+from jarvis.dashboard.widgets.table import (
+    ReadyTable,
+    card_px,
+    draw_cells,
+    ready_table,
+    with_short_texts,
+)
 from jarvis.findings import IDLE_POOL, AnalysisResult, Severity
 from jarvis.impact import share_pct
 from jarvis.perf_report.timeline.other_definitions import Quantity
@@ -63,61 +72,86 @@ _SHOWN = (
 _WIDTHS = {C.idle_ms: 66, C.host_call_us: 92}
 
 
-def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
+@dataclass(frozen=True, slots=True)
+class _Causes:
+    """Idle time by cause, and how many causes are too small for the chart."""
+
+    title: str
+    drawing: charts.EncodedDrawing
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class _LongestGaps:
+    """The longest gaps, with the address of each."""
+
+    title: str
+    table: ReadyTable
+    addresses: Sequence[str]
+
+
+def idle_gap_cards(now: Opened) -> None:
     """Draw idle time by cause and the longest gaps; nothing if there are no gaps."""
+    causes, longest = _idle_gaps(now, palette(), card_px())
+    if causes is not None:
+        with st.container(border=True):
+            st.markdown(
+                causes.title,
+                help="All gaps, each with the cause that best fits the recorded host calls.",
+            )
+            render_chart(causes.drawing, "Idle time by likely cause")
+            st.caption(
+                "Causes are estimated from the recorded host calls and are not proven."
+                + (
+                    f" Not shown: {counted(causes.left_out, 'cause')} below {_MIN_SHOWN_PCT:g}%."
+                    if causes.left_out
+                    else ""
+                )
+            )
+    if longest is not None:
+        with st.container(border=True):
+            st.markdown(longest.title)
+            st.caption("Click a gap to open it on the timeline.")
+            draw_cells(longest.table, "The longest gaps", "cpu_idle_gaps", longest.addresses)
+
+
+@cached(_MAX_CACHED, of_stored)
+def _idle_gaps(
+    now: Opened, colors: charts.Palette, room_px: int
+) -> tuple[_Causes | None, _LongestGaps | None]:
+    found = idle_gaps(now.run)
     if found.is_empty():
-        return
+        return None, None
     gaps = found.with_columns(
         pl.col(C.cause).replace(_LABELS), (pl.col(C.dur_ns) / 1e6).alias(C.idle_ms)
     )
     by_cause = charts.bar_totals(gaps, x=C.idle_ms, y=C.cause)
     total_ms = float(by_cause[C.idle_ms].sum())
     cause, cause_ms = by_cause.select(C.cause, C.idle_ms).row(0)
-    with st.container(border=True):
-        st.markdown(
-            f"**Likely cause of {percent(share_pct(cause_ms, total_ms))} of idle time "
-            f"({milliseconds(total_ms)} in {_extent(now)}): {cause.lower()}**",
-            help="All gaps, each with the cause that best fits the recorded host calls.",
-        )
-        least_ms = _MIN_SHOWN_PCT / 100 * total_ms
-        shown = by_cause.filter(pl.col(C.idle_ms) >= least_ms)[C.cause]
-        of_shown = gaps.filter(pl.col(C.cause).is_in(shown.implode()))
-        drawing = charts.bars(
-            of_shown, _COLUMNS, palette(), x="idle_ms", y=C.cause, limit=len(_LABELS)
-        )
-        render_chart(drawing, "Idle time by likely cause")
-        left_out = by_cause.height - shown.len()
-        st.caption(
-            "Causes are estimated from the recorded host calls and are not proven."
-            + (
-                f" Not shown: {counted(left_out, 'cause')} below {_MIN_SHOWN_PCT:g}%."
-                if left_out
-                else ""
-            )
-        )
+    least_ms = _MIN_SHOWN_PCT / 100 * total_ms
+    shown = by_cause.filter(pl.col(C.idle_ms) >= least_ms)[C.cause]
+    of_shown = gaps.filter(pl.col(C.cause).is_in(shown.implode()))
+    drawing = charts.bars(of_shown, _COLUMNS, colors, x="idle_ms", y=C.cause, limit=len(_LABELS))
+    causes = _Causes(
+        f"**Likely cause of {percent(share_pct(cause_ms, total_ms))} of idle time "
+        f"({milliseconds(total_ms)} in {_extent(now)}): {cause.lower()}**",
+        drawing.encoded(),
+        by_cause.height - shown.len(),
+    )
     listed = gaps.filter(pl.col(C.dur_ns) >= MIN_GAP_NS)
     if listed.is_empty():
-        return
+        return causes, None
     longest = listed.sort(C.dur_ns, C.start_ns, descending=[True, False]).head(_LONGEST)
     share = share_pct(float(longest[C.idle_ms].sum()), total_ms)
     of_all = "" if longest.height == listed.height else f"The longest {longest.height} of "
     verb = "makes" if longest.height == 1 else "make"
-    with st.container(border=True):
-        st.markdown(
-            f"**{of_all}{counted(listed.height, 'gap')} of at least 1 µs** in {_extent(now)} "
-            f"{verb} up {percent(share)} of idle time"
-        )
-        st.caption("Click a gap to open it on the timeline.")
-        small_table(
-            _with_unlinked(now, with_short_texts(longest, _SHORT)),
-            _COLUMNS,
-            "The longest gaps",
-            _SHOWN,
-            _WIDTHS,
-            key="cpu_idle_gaps",
-            addresses=gap_addresses(now, longest),
-            fits_texts=True,
-        )
+    readable = _with_unlinked(now, with_short_texts(longest, _SHORT))
+    return causes, _LongestGaps(
+        f"**{of_all}{counted(listed.height, 'gap')} of at least 1 µs** in {_extent(now)} "
+        f"{verb} up {percent(share)} of idle time",
+        ready_table(readable, _COLUMNS, _SHOWN, _WIDTHS, room_px=room_px),
+        gap_addresses(now, longest),
+    )
 
 
 def _with_unlinked(now: Opened, gaps: pl.DataFrame) -> pl.DataFrame:
@@ -174,7 +208,7 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
             help_text="Kernels so short that launching the next kernel takes about as long.",
         )
     gaps = idle_gaps(now.run)
-    idle_gap_cards(now, gaps)
+    idle_gap_cards(now)
     left, right = st.columns(2)
     with left.container(border=True, height="stretch"):
         listed = gaps[C.dur_ns].filter(gaps[C.dur_ns] >= MIN_GAP_NS)

@@ -74,8 +74,14 @@ _COMMON = (C.dtype, C.group, C.group_size, C.stream)
 
 def uneven_steps(now: Opened) -> None:
     """Draw which steps differ in the time of equal collectives."""
-    if uneven := uneven_collectives(now.run):
+    if uneven := uneven_note(now):
         st.warning(uneven, icon=":material/difference:")
+
+
+@cached(_MAX_CACHED, of_stored)
+def uneven_note(now: Opened) -> str:
+    """Return ``uneven_collectives`` of an analysis."""
+    return uneven_collectives(now.run)
 
 
 def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
