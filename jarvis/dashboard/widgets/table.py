@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import polars as pl
-import pyarrow as pa
 import streamlit as st
 from streamlit.elements.arrow import SelectionMode
 from streamlit.elements.lib.column_types import ColumnConfig
@@ -45,9 +44,9 @@ _CUT_NUMBER = re.compile(r"[\d.]*…[\d.]*")
 
 @dataclass(frozen=True, slots=True)
 class ReadyTable:
-    """A table as Streamlit gets it: rows, configuration of the columns, and height in pixels."""
+    """A table as it is drawn: rows, configuration of the columns, and height in pixels."""
 
-    rows: pa.Table
+    rows: pl.DataFrame
     config: Mapping[str, ColumnConfig]
     height_px: int
 
@@ -128,9 +127,7 @@ def ready_table(
         )
         for name in shown
     }
-    # As Arrow, since Streamlit would convert a frame to pandas.
-    rows = without_pale_texts(frame).to_arrow()
-    return ReadyTable(rows, config, height_of(frame.height, max_rows))
+    return ReadyTable(without_pale_texts(frame), config, height_of(frame.height, max_rows))
 
 
 def draw_table(
@@ -143,7 +140,7 @@ def draw_table(
 ) -> None:
     """Draw a table; with ``on_select``, a row can be selected."""
     st.dataframe(
-        table.rows,
+        table.rows.to_arrow(),  # Streamlit would convert a frame to pandas before
         hide_index=True,
         column_config=table.config,
         placeholder=MISSING,

@@ -11,7 +11,7 @@ from jarvis.run.timeline import HOST_LABELS, IDLE, KINDS, Window
 from jarvis.run.timeline_rows import HostChoice, TimelineRows
 from jarvis.schemas.names import C
 from jarvis.text.format import MIN_PCT, counted, microseconds, percent
-from jarvis.text.markdown import Markdown, escape
+from jarvis.text.markdown import escape
 
 _PYTHON = HOST_LABELS[HostCall.PYTHON]
 _MAX_CACHED_WINDOWS = 256
@@ -26,8 +26,8 @@ def summary(
     depth: int,
     _page: ShownWindow,
     _rows: TimelineRows,
-) -> tuple[Markdown, Markdown]:
-    """Return the time shares of the window, and notes on what these rows show."""
+) -> tuple[str, str]:
+    """Return the time shares of the window, and notes on what these rows show, as Markdown."""
     shares = "  \n".join(map(escape, (gpu_summary(_page), host_summary(_page, _rows))))
     return shares, escape(notes(_rows))
 
