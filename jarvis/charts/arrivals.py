@@ -350,7 +350,8 @@ def _bandwidth_spec(palette: Palette, *, has_link: bool, has_floor: bool) -> Spe
     colors = alt.Scale(range=list(palette.categorical))
     x = alt.X(f"{C.bytes}:Q", scale=log, axis=plain_axis("Message (MB)", format="~g"))
     gbs = plain_axis("Bus bandwidth (GB/s)")
-    color = alt.Color(f"{C.kind}:N", scale=colors, legend=alt.Legend(title=None, orient="top"))
+    kinds = alt.Legend(title=None, orient="top")
+    color = alt.Color(f"{C.kind}:N", scale=colors, legend=kinds)
     points = base.mark_point(filled=False, strokeWidth=1.5).encode(
         x=x,
         y=alt.Y(f"{C.bus_gbs}:Q", scale=log, axis=gbs),
@@ -367,7 +368,7 @@ def _bandwidth_spec(palette: Palette, *, has_link: bool, has_floor: bool) -> Spe
                 symbolStrokeColor=palette.muted,
             ),
         ),
-        fill=alt.Fill(f"{C.kind}:N", scale=colors, legend=None),
+        fill=alt.Fill(f"{C.kind}:N", scale=colors, legend=kinds),
         fillOpacity=alt.condition(
             f"datum['{AT_MOST}'] != '{MEASURED}'", alt.value(0), alt.value(0.8)
         ),

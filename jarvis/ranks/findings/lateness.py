@@ -148,8 +148,9 @@ def _launch_leads(facts: RankFacts, rank: int) -> dict[str, float]:
     other ranks; nothing where that is not known."""
     steps = facts.tables["rank_steps"].drop_nulls(C.launch_lead_us)
     leads = steps.group_by(pl.col(C.rank) == rank).agg(pl.col(C.launch_lead_us).median())
+    lead_us = dict(leads.iter_rows())
     names = {True: "launch_lead_us", False: "usual_launch_lead_us"}
-    return {names[is_own]: lead_us for is_own, lead_us in leads.sort(C.rank).iter_rows()}
+    return {name: lead_us[is_own] for is_own, name in names.items() if is_own in lead_us}
 
 
 def _waiting_ranks(facts: RankFacts, rank: int) -> int:

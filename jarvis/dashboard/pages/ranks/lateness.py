@@ -38,11 +38,9 @@ _WIDTHS = {
     "new_ms": 62,
     "cause": 130,
     "extra_ms": 90,
-    "also": 125,
-    "where": 140,
     C.root_rank: 75,
 }
-"""Widths in pixels that show these columns but the last in a window of 1280 pixels."""
+"""Widths in pixels; the texts beside them have the rest."""
 
 
 def late_ranks(chosen: Chosen) -> None:
@@ -72,6 +70,7 @@ def late_ranks(chosen: Chosen) -> None:
             _WIDTHS,
             key="ranks_delays",
             addresses=event_addresses(chosen.run, listed),
+            fits_texts=True,
         )
         st.caption(
             "Each delay has one row, with the collective at which the rank is latest. A delay for "
