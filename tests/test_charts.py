@@ -610,8 +610,8 @@ def test_a_drawing_of_a_chart_has_its_data_and_leaves_it_as_it_is() -> None:
     chart = charts.icicle(nodes, ICICLE_COLORS, charts.LIGHT)
     before = chart.to_dict()
     drawing = charts.drawing_of(chart)
-    assert set(drawing.datasets) == {"data_1", "data_2"}
-    assert vega_lite(drawing)["layer"][0]["data"] == {"name": "data_1"}
+    assert set(drawing.datasets) == {"frame_1", "frame_2"}
+    assert vega_lite(drawing)["layer"][0]["data"] == {"name": "frame_1"}
     for layer, drawn in zip(before["layer"], drawing.spec["layer"], strict=True):
         rows = before["datasets"][layer["data"]["name"]]
         assert drawing.datasets[drawn["data"]["name"]].to_dicts() == rows

@@ -126,7 +126,7 @@ def drawing_of(chart: alt.Chart | alt.LayerChart) -> Drawing:
     chart, datasets = chart.copy(), {}
     for number, part in enumerate((chart, *getattr(chart, "layer", ()))):
         if isinstance(part.data, pl.DataFrame):
-            name = f"data_{number}"
+            name = f"frame_{number}"  # not as Vega names what it derives: `data_0`
             datasets[name], part.data = part.data, alt.NamedData(name)
     return Drawing(specification(chart), datasets)
 

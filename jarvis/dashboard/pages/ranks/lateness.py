@@ -57,7 +57,8 @@ def late_ranks(chosen: Chosen) -> None:
             return
         _bars(chosen, rows)
         is_own = (rows[C.root_rank] == rows[C.rank]).all()
-        shown = [name for name in SHOWN if name != C.root_rank or not is_own]
+        left_out = {"also", *((C.root_rank,) if is_own else ())}  # the bars show all causes
+        shown = [name for name in SHOWN if name not in left_out]
         listed = chosen.of_ranks(rows)
         if chosen.step is not None:
             listed = listed.filter(pl.col(C.step) == chosen.step)
