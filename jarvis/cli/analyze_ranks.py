@@ -230,8 +230,8 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
         else:
             runs = make(root)
     except TooFewRanksError as error:
-        if error.kept is not None:
-            note([f"One trace could be analyzed, on its own: {error.kept}"])
+        if error.single_run is not None:
+            note([f"One trace could be analyzed, on its own: {error.single_run}"])
         raise
     if not runs:
         return ExitCode.FAILED

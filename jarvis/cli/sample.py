@@ -9,13 +9,10 @@ import orjson
 from jarvis.cli.atomic_output import atomic_output
 from jarvis.cli.options import Commands, add_flag
 from jarvis.cli.output import ExitCode, add_json, print_result
-from jarvis.core.workspace import TRUTH_NAME
+from jarvis.core.workspace import SAMPLE_WORLD_SIZE, TRUTH_NAME
 
 if TYPE_CHECKING:
     from jarvis.sample import Faults
-
-WORLD_SIZE = 8
-"""Number of training processes of a job of which one trace is written."""
 
 
 def add_sample(commands: Commands) -> None:
@@ -42,7 +39,8 @@ def add_sample(commands: Commands) -> None:
         command,
         "world_size",
         type=int,
-        help=f"number of training processes (default: --ranks, or {WORLD_SIZE} for one trace)",
+        help="number of training processes (default: --ranks, or "
+        f"{SAMPLE_WORLD_SIZE} for one trace)",
     )
     command.add_argument(
         "--parallel",
@@ -130,7 +128,7 @@ def _sample(arguments: argparse.Namespace) -> int:
 
     parallel = Parallel.of(arguments.parallel) if arguments.parallel else None
     count = arguments.ranks or (parallel.world_size if parallel else 1)
-    usual = count if count > 1 else WORLD_SIZE
+    usual = count if count > 1 else SAMPLE_WORLD_SIZE
     world_size = arguments.world_size or (parallel.world_size if parallel else usual)
     job = Job(
         arguments.steps,

@@ -26,6 +26,9 @@ PUSHES_DAYS = 7
 _PACKAGE = Path(__file__).parents[1]
 _COMPILED = "compiled"
 
+SAMPLE_WORLD_SIZE = 8
+"""Training processes of a simulated job of which one trace is written."""
+
 TRUTH_NAME = "truth.json"
 """File beside the traces of a simulated job (``jarvis sample --ranks``), which is no trace."""
 

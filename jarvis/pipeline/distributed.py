@@ -67,10 +67,10 @@ OnRank = Callable[["AnalyzedRank | Failure", InputFile], None]
 
 
 class TooFewRanksError(JarvisError):
-    """Fewer than two ranks can be joined; ``kept`` is the run of the only trace that has one, if it
-    is kept."""
+    """Fewer than two ranks can be joined; ``single_run`` is the run of the only trace that has one,
+    if it was written."""
 
-    kept: Path | None = None
+    single_run: Path | None = None
 
     def __init__(self, failures: Sequence[str]) -> None:
         super().__init__(
@@ -193,7 +193,7 @@ def analyze_ranks(
         working = [each for each in analyzed if isinstance(each, AnalyzedRank)]
         if len(working) == 1:
             (only,) = working
-            error.kept = output_dir
+            error.single_run = output_dir
             with staged_folder(
                 output_dir, lambda: check_run_folder(output_dir, only.file.sha256)
             ) as folder:

@@ -82,7 +82,7 @@ class Coverage(_Frozen):
 
 
 class StoredOptions(_Frozen):
-    """What the user said about the ranks: ``ranks`` by file name, and the file to use by rank."""
+    """The options of the user: ``ranks`` by file name, and ``taken``, the file to use by rank."""
 
     world_size: int | None = None
     rank_regex: str | None = None
@@ -182,9 +182,9 @@ def distributed_id(
     Args:
         members: Rank and analysis id of each rank.
         world_size: Number of ranks.
-        options: What the user said; only what members and world size do not show counts.
+        options: The options of the user; only what members and world size do not show counts.
     """
     cluster = [options.gpus_per_node, options.network_gbps]
-    said = [] if cluster == [None, None] else cluster
-    written = orjson.dumps([sorted(members), world_size, *said])
+    given = [] if cluster == [None, None] else cluster
+    written = orjson.dumps([sorted(members), world_size, *given])
     return hashlib.sha256(written).hexdigest()[:ID_LENGTH]

@@ -8,6 +8,7 @@ give equal bytes.
 from pathlib import Path
 from typing import Any
 
+from jarvis.core.workspace import SAMPLE_WORLD_SIZE
 from jarvis.sample.faults import Faults
 from jarvis.sample.job import Job, rank_events, rank_header, write_job
 from jarvis.sample.model import SCALES
@@ -17,7 +18,11 @@ __all__ = ["SCALES", "Faults", "Job", "Parallel", "simulate", "write_job", "writ
 
 
 def simulate(
-    steps: int = 2, rank: int = 0, world_size: int = 8, seed: int = 0, scale: str = "small"
+    steps: int = 2,
+    rank: int = 0,
+    world_size: int = SAMPLE_WORLD_SIZE,
+    seed: int = 0,
+    scale: str = "small",
 ) -> dict[str, Any]:
     """Return the trace of ``rank`` of ``world_size`` data-parallel processes over ``steps`` steps.
 
@@ -40,7 +45,7 @@ def write_sample(
     path: Path,
     steps: int = 2,
     rank: int = 0,
-    world_size: int = 8,
+    world_size: int = SAMPLE_WORLD_SIZE,
     seed: int = 0,
     scale: str = "small",
 ) -> Path:

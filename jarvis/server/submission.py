@@ -189,11 +189,11 @@ def store_ranks(make: Callable[[Path], Sequence[DistributedRun]]) -> list[Distri
         try:
             return [_stored_ranks(made) for made in make(scratch / "run")]
         except TooFewRanksError as error:
-            if error.kept is not None:
-                identifier = read_manifest(error.kept).analysis_id
+            if error.single_run is not None:
+                identifier = read_manifest(error.single_run).analysis_id
                 if not is_stored(identifier):
-                    _store_folder(error.kept, identifier)
-                error.kept = analysis_root(identifier)
+                    _store_folder(error.single_run, identifier)
+                error.single_run = analysis_root(identifier)
             raise
 
 

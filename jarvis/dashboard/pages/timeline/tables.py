@@ -148,8 +148,8 @@ def _listed(
 ) -> _Listed:
     readable = with_short_texts(rows, _SHORT)
     table = ready_table(readable, columns, shown, _WIDTHS, room_px=room_px)
-    kept = [name for name in ("start_ms", C.dur_ns, C.uid) if name in rows.columns]
-    return _Listed(title, rows.select(kept), table)
+    followed = [name for name in ("start_ms", C.dur_ns, C.uid) if name in rows.columns]
+    return _Listed(title, rows.select(followed), table)
 
 
 def _jumping_table(page: ShownWindow, name: str, rows: pl.DataFrame, table: ReadyTable) -> None:
