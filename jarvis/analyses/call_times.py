@@ -25,6 +25,9 @@ MESSAGES = MessageTable(
 )
 
 
+_MEAN_US = pl.col(C.total_us) / pl.col(C.calls)
+
+
 class CallGroup(NamedTuple):
     """Calls with like kernel times."""
 
@@ -37,36 +40,40 @@ class CallGroup(NamedTuple):
         return self.total_us / max(self.calls, 1)
 
 
-def call_groups(rows: pl.DataFrame) -> list[CallGroup]:
-    """Return the groups of all calls of these rows, shortest times first."""
+def calls_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the ``calls`` of rows by like kernel times, shortest times first: their ``total_us``,
+    and the index ``row`` of their row."""
     populations = pl.col(C.populations).list
     has_groups = populations.len().fill_null(0) > 0
-    rows = rows.select(C.populations, C.operation_count, C.kernel_time_us)
+    rows = rows.select(C.populations, C.operation_count, C.kernel_time_us).with_row_index("row")
     alone = rows.filter(~has_groups).select(
+        "row",
         pl.col(C.operation_count).cast(pl.Int64).alias(C.calls),
         pl.col(C.kernel_time_us).cast(pl.Float64).alias(C.total_us),
     )
-    apart = rows.filter(has_groups).select(pl.col(C.populations).explode())
+    apart = rows.filter(has_groups).select("row", C.populations).explode(C.populations)
     group = pl.col(C.populations).struct
     apart = apart.select(
+        "row",
         group.field(C.count).cast(pl.Int64).alias(C.calls),
         group.field(C.total_us).cast(pl.Float64),
     )
-    mean = pl.col(C.total_us) / pl.col(C.calls)
-    is_apart = lie_apart(mean.shift(), mean).fill_null(value=False)
-    merged = (
-        pl.concat([alone, apart])
-        .sort(mean, maintain_order=True)
-        .group_by(part=is_apart.cum_sum(), maintain_order=True)
-        .agg(pl.col(C.calls).sum(), pl.col(C.total_us).sum())
+    return pl.concat([alone, apart]).sort(_MEAN_US, maintain_order=True)
+
+
+def call_groups(calls: pl.DataFrame) -> list[CallGroup]:
+    """Return the groups of all ``calls_of`` some rows, shortest times first."""
+    is_apart = lie_apart(_MEAN_US.shift(), _MEAN_US).fill_null(value=False)
+    merged = calls.group_by(part=is_apart.cum_sum(), maintain_order=True).agg(
+        pl.col(C.calls).sum(), pl.col(C.total_us).sum()
     )
     return [CallGroup(*group) for group in merged.select(C.calls, C.total_us).iter_rows()]
 
 
-def time_per_call(rows: pl.DataFrame) -> float | Message:
-    """Return the mean time of a call in ms, or a message with the groups that have no common mean:
-    ``22.6 µs (35 calls) or 149 µs (1 call)``."""
-    groups = call_groups(rows)
+def time_per_call(calls: pl.DataFrame) -> float | Message:
+    """Return the mean time in ms of ``calls_of`` some rows, or a message with the groups that have
+    no common mean: ``22.6 µs (35 calls) or 149 µs (1 call)``."""
+    groups = call_groups(calls)
     if len(groups) == 1:
         return groups[0].mean_us / 1000
     if len(groups) > GROUPS_SHOWN:

@@ -77,6 +77,9 @@ MODULES_SHOWN = 3
 REFERENCED = (C.uid, C.name, C.input_dims, C.operation_count)
 """The columns of a reference to a row."""
 
+_TIMED = (C.populations, C.operation_count, C.kernel_time_us)
+"""The columns of the kernel times of calls."""
+
 _FEW_ROWS = 16
 
 LIKELY_COMPUTE = 100.0
@@ -246,9 +249,15 @@ class OperationGroup:
     @cached_property
     def time_per_call(self) -> float | Message:
         """Return the mean kernel time of a call in ms, or the groups of times that lie apart."""
-        return call_times.time_per_call(
-            self.select(C.populations, C.operation_count, C.kernel_time_us)
-        )
+        return call_times.time_per_call(self._calls)
+
+    @property
+    def _calls(self) -> pl.DataFrame:
+        if self.grouped is None or self.places is None:
+            return call_times.calls_of(self.select(*_TIMED))
+        is_own = pl.repeat(value=False, n=self.every.height, eager=True).scatter(self.places, True)
+        calls = self.grouped.call_times
+        return calls.filter(is_own[calls["row"]])
 
     @cached_property
     def launches(self) -> int:
@@ -364,6 +373,11 @@ class Grouped:
     def signatures(self) -> pl.Series:
         """The ``signature_numbers`` of the rows."""
         return signature_numbers(self.rows)
+
+    @cached_property
+    def call_times(self) -> pl.DataFrame:
+        """The ``call_times.calls_of`` the rows."""
+        return call_times.calls_of(self.rows.select(*_TIMED))
 
     @cached_property
     def references(self) -> tuple[OpRef, ...]:

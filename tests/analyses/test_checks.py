@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jarvis.analyses import checks
-from jarvis.analyses.call_times import time_per_call
+from jarvis.analyses.call_times import calls_of, time_per_call
 from jarvis.analyses.checks import has_work
 from jarvis.analyses.operations import describe
 from jarvis.findings import Priority
@@ -239,7 +239,7 @@ def test_outliers_are_named_with_their_cost() -> None:
 
 def test_rows_of_like_times_have_one_time_per_call() -> None:
     def times(*rows: dict[str, Any]) -> object:
-        return time_per_call(category("other", *rows).operations)
+        return time_per_call(calls_of(category("other", *rows).operations))
 
     one, other = (operation("aten::foo", time_us=us, count=10) for us in (200.0, 290.0))
     assert times(one, other) == pytest.approx(0.0245)
