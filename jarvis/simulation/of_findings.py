@@ -169,7 +169,11 @@ def _fused(finding: Finding, own: pl.DataFrame, most_ms: float, simulation: Simu
     if the steps would gain more, with ``most_ms`` saved, than without any kernel time, the host
     time remains; if they still would, or if no instance is found, the kernels only get shorter.
     """
-    chains = list(_instances(finding, own, simulation))
+    number = _count(finding, "instances")
+    size = _count(finding, "kernels") // number
+    key = (finding.row_uids, finding.kernels, finding.events, number, size)
+    if (chains := simulation.fused_of.get(key)) is None:
+        chains = simulation.fused_of[key] = list(_instances(own, number, size, simulation))
     for without_host in (True, False) if chains else ():
         changes = partial(_with_instances, finding, own, chains, without_host=without_host)
         if simulation.steps_saved_ms(changes(most_ms)) <= simulation.compute_saved_ms:
@@ -187,10 +191,8 @@ def _with_instances(
     without_host: bool,
 ) -> tuple[Change, ...]:
     """Return each instance as one kernel, and the work of those that were not found as shorter."""
-    uids = [uid for chain in chains for uid in chain.uids]
-    is_found = pl.col(C.uid).is_in(uids)
     part = min(1.0, len(chains) / _count(finding, "instances"))
-    factor = _factor(_gpu_ns(own.filter(is_found)), saved_ms * part)
+    factor = _factor(sum(chain.dur_ns for chain in chains), saved_ms * part)
     fused = [
         Fuse(
             uids=chain.uids,
@@ -199,8 +201,10 @@ def _with_instances(
         )
         for chain in chains
     ]
-    rest = own.filter(~is_found)
-    if part == 1 or rest.is_empty():
+    if part == 1:
+        return tuple(fused)
+    rest = own.filter(~pl.col(C.uid).is_in([uid for chain in chains for uid in chain.uids]))
+    if rest.is_empty():
         return tuple(fused)
     others = Work(uids=tuple(rest[C.uid].to_list()))
     return (ScaleGpu(work=others, factor=_factor(_gpu_ns(rest), saved_ms * (1 - part))), *fused)
@@ -215,15 +219,13 @@ class _Instance(NamedTuple):
 
 
 def _instances(
-    finding: Finding, own: pl.DataFrame, simulation: Simulation
+    own: pl.DataFrame, number: int, size: int, simulation: Simulation
 ) -> Iterator["_Instance"]:
-    """Return the instances of a chain: kernels that follow each other on a stream.
+    """Return the instances of a chain: ``size`` kernels that follow each other on a stream.
 
-    The operations of a chain can also run elsewhere. Of more instances than the finding has, those
-    with the closest launches are returned.
+    The operations of a chain can also run elsewhere. Of more than ``number`` instances, those with
+    the closest launches are returned.
     """
-    number = _count(finding, "instances")
-    size = _count(finding, "kernels") // number
     lanes = [C.device, C.stream]
     ordered = simulation.tables["gpu_work"].sort(*lanes, C.ts_ns, C.uid).with_row_index("place")
     ordered = ordered.join(own.select(C.uid), on=C.uid, how="semi", maintain_order="left")

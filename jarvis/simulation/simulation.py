@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -96,6 +97,8 @@ class Simulation:
         self._replayed: dict[str, Replay] = {}
         self._saved_ms: dict[bytes, float] = {}
         self._places_of: dict[Work, Int64s] = {}
+        self.fused_of: dict[tuple[object, ...], list[Any]] = {}
+        """What ``of_findings`` knows of the chains that findings fuse, the same at all targets."""
         self._factors: tuple[float, Float64s] = 0.0, np.empty(0)
 
     @classmethod
