@@ -77,10 +77,10 @@ def covered_by_bin(events: pl.DataFrame, edges: Int64s) -> Int64s:
 
 
 def covered_until(events: pl.DataFrame, times: Int64s) -> Int64s:
-    """Return the covered time before each of ``times``, in ns."""
+    """Return the covered time before each of ``times``, an array of any shape, in ns."""
     begins, ends = added_parts(events)
     if not begins.size:
-        return np.zeros(times.size, dtype=np.int64)
+        return np.zeros(times.shape, dtype=np.int64)
     before = np.concatenate([[0], np.cumsum(ends - begins)])
     passed = np.searchsorted(ends, times, side="right")
     current = np.minimum(passed, begins.size - 1)

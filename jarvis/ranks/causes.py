@@ -54,9 +54,10 @@ class Times:
         spans = states.select(
             *(C.rank, C.state, C.detail, C.dur_ns), batch.on_axis(C.start_ns).alias(C.ts_ns)
         )
-        rest = ends - begins
+        rest, both = ends - begins, np.stack([begins, ends])
         for (state, detail), of_state in spans.group_by(C.state, C.detail, maintain_order=True):
-            inside = covered_until(of_state, ends) - covered_until(of_state, begins)
+            before, until = covered_until(of_state, both)
+            inside = until - before
             rest = rest - inside
             key = str(state), None if detail is None else str(detail)
             self._add(key, inside, instance, is_late)

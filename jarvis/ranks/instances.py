@@ -76,7 +76,7 @@ def _exposed(rows: pl.DataFrame, batch: Batch) -> pl.DataFrame:
     starts = rows.select(batch.placed(pl.col("own_start_ns"))).to_series().to_numpy()
     ends = starts + (rows[C.end_ns] - rows[C.start_ns]).to_numpy()
     until = starts + rows[C.wait_ns].fill_null(0).to_numpy()
-    before = [covered_until(compute, times) for times in (starts, until, ends)]
+    before = covered_until(compute, np.stack([starts, until, ends]))
     exposed_wait = until - starts - (before[1] - before[0])
     exposed_transfer = ends - until - (before[2] - before[1])
     is_known = pl.col(C.wait_ns).is_not_null()

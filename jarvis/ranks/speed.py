@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import polars as pl
 
 from jarvis.perf_report.intervals import covered_until
@@ -123,7 +124,7 @@ def _signatures(batch: Batch) -> pl.DataFrame:
     )
     starts = work.select(batch.on_axis(C.ts_ns)).to_series().to_numpy()
     ends = starts + work[C.dur_ns].to_numpy()
-    is_alone = covered_until(spans, ends) == covered_until(spans, starts)
+    before, until = covered_until(spans, np.stack([starts, ends]))
     columns = (C.uid, C.name, C.input_dims, C.input_types)
     operations = (
         batch.having("operations")
@@ -137,7 +138,7 @@ def _signatures(batch: Batch) -> pl.DataFrame:
     devices = {member.rank: member.info.device_name for member in batch.members}
     return (
         work.select(C.rank, C.operation_uid, C.dur_ns, pl.col(C.name).cast(TEXT).alias(C.kernel))
-        .filter(pl.Series(is_alone))
+        .filter(pl.Series(until == before))
         .group_by(C.rank, C.operation_uid, C.kernel)
         .agg(pl.col(C.dur_ns).sum(), pl.len().alias("calls"))
         .join(operations, on=[C.rank, C.operation_uid])
