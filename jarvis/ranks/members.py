@@ -88,10 +88,11 @@ class Batch:
                 extra_columns="ignore",
             )
             .with_columns(pl.col(C.file_name).cast(pl.Enum(files)).to_physical())
-            .collect()
+            .collect(engine="streaming")
         )
         ranks = pl.Series(C.rank, [member.rank for member in self.members], RANK)
-        return rows.with_columns(ranks.gather(rows[C.file_name])).drop(C.file_name)
+        places = rows.drop_in_place(C.file_name)
+        return rows.with_columns(ranks.gather(places))
 
     @cached_property
     def origin_ns(self) -> Mapping[int, int]:
