@@ -26,11 +26,15 @@ DEFAULT_FOUR_BIT_EXPERTS = 8
 
 _NUMBERED_PREFIX = "sglang_profiler::"
 _NAME = pl.col(C.name)
-_UNNUMBERED = (
-    pl.when(_NAME.str.starts_with(_NUMBERED_PREFIX))
-    .then(_NAME.str.replace(r"_\d+$", ""))
-    .otherwise(_NAME)
+_IS_NUMBERED = _NAME.str.starts_with(_NUMBERED_PREFIX)
+_UNNUMBERED = pl.when(_IS_NUMBERED).then(_NAME.str.replace(r"_\d+$", "")).otherwise(_NAME)
+_ALL_FUSED, _ROUTED, _FOUR_BIT = _LAYERS = (
+    "vllm::rocm_aiter_fused_moe",
+    "vllm::moe_forward",
+    "vllm::outplace_fused_experts",
 )
+"""Ops of layers of experts."""
+
 _KERNEL = pl.col(C.kernel)
 _FUSED = (
     _KERNEL.str.contains("aiter::", literal=True)
@@ -62,16 +66,14 @@ def with_pseudo_ops(trace: Trace) -> Trace:
 
     Numbers that a profiler appended to op names (``sglang_profiler::x_3``) are removed.
     """
-    trace = replace(trace, cpu_ops=trace.cpu_ops.with_columns(_UNNUMBERED.alias(C.name)))
-    work = gpu_work(trace)
-    spans = pl.concat(
-        [
-            _fused_experts(trace, work),
-            _routed_experts(trace, work),
-            _four_bit_experts(trace, work),
-            _frames(trace),
-        ]
-    )
+    if trace.cpu_ops.select(_IS_NUMBERED.any()).item():
+        trace = replace(trace, cpu_ops=trace.cpu_ops.with_columns(_UNNUMBERED.alias(C.name)))
+    parts = [_frames(trace)]
+    if trace.cpu_ops[C.name].is_in(_LAYERS).any():
+        work = gpu_work(trace)
+        experts = (_fused_experts, _routed_experts, _four_bit_experts)
+        parts = [*(of_layers(trace, work) for of_layers in experts), *parts]
+    spans = pl.concat(parts)
     if spans.is_empty():
         return trace
     pseudo = _as_ops(trace, spans)
@@ -103,7 +105,7 @@ def without_carried(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fused_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:
-    kernels = _kernels(trace, work, "vllm::rocm_aiter_fused_moe").filter(_FUSED)
+    kernels = _kernels(trace, work, _ALL_FUSED).filter(_FUSED)
     only = kernels.filter(pl.len().over("arguments_uid") == 1)
     return _spans(only, pl.lit("pseudo_op::moe_aiter_fused_1stage"), pl.lit(""))
 
@@ -114,7 +116,7 @@ def _routed_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:
     The first product is the up projection, others are down projections; another kernel sums their
     results.
     """
-    below = _kernels(trace, work, "vllm::moe_forward")
+    below = _kernels(trace, work, _ROUTED)
     stem = "pseudo_op::moe_triton_unfused_"
     products = below.filter(_KERNEL.str.contains("matmul_ogs", literal=True))
     is_first = _is_first()
@@ -132,8 +134,7 @@ def _routed_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:
 
 
 def _four_bit_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:
-    owner = "vllm::outplace_fused_experts"
-    products = _kernels(trace, work, owner).filter(
+    products = _kernels(trace, work, _FOUR_BIT).filter(
         _KERNEL.str.contains("fused_moe_kernel_gptq_awq", literal=True)
     )
     ops = trace.cpu_ops.filter(pl.col(C.uid).is_in(products["arguments_uid"].implode()))
