@@ -68,7 +68,7 @@ def store_analysis(analysis_id: str, make: Callable[[Path], object]) -> Path:
         replaced = record(database(), made, version)
         with copies.locked(_analysis(analysis_id)):
             with staged_folder(target) as folder:
-                shutil.copytree(made, folder, dirs_exist_ok=True)
+                shutil.copytree(made, folder, copy_function=shutil.move, dirs_exist_ok=True)
             copies.record(_analysis(analysis_id), version)
     if replaced is not None:
         with suppress(ArtifactError):  # ``clean_up`` deletes it later
