@@ -54,8 +54,8 @@ def own_process(command: Sequence[str] = (sys.executable, "-m", MODULE)) -> Proc
 class JobProcesses:
     """Starts processes that run the ``main`` of a module.
 
-    On Linux they are forked from one that has imported everything: that takes 10 ms, the imports
-    2 s. On macOS, whose libraries do not survive a fork, each process imports for itself.
+    On Linux they are forked from one that has imported everything. On macOS, whose libraries do not
+    survive a fork, each process imports for itself.
     """
 
     def __init__(self, module: str = MODULE) -> None:
