@@ -71,17 +71,22 @@ def match(events: Events) -> pl.DataFrame:
     order = np.argsort(group, kind="stable").astype(np.uint32)
     bounds = np.cumsum(np.bincount(group, minlength=groups.height))
     del group
-    slots = np.empty(order.size, np.int64)
+    slots = np.empty(order.size, np.int32)
     how = np.zeros(order.size, np.uint8)
-    for number, (begin, end) in enumerate(pairwise([0, *bounds.tolist()])):
+    count = 0
+    for begin, end in pairwise([0, *bounds.tolist()]):
         rows = order[begin:end]
         kernels = events.kernels.select(CALL, *_USED)[rows]
         found, way = _matched(kernels.hstack(calls.select(C.stream, "signature")[kernels[CALL]]))
-        slots[rows] = np.where(found < 0, found, found * groups.height + number)
+        is_placed = found >= 0
+        is_instance = np.bincount(found[is_placed]) > 0
+        found[is_placed] = (count - 1 + np.cumsum(is_instance))[found[is_placed]]
+        count += int(np.count_nonzero(is_instance))
+        slots[rows] = found
         how[rows] = list(Match).index(way)
     slot, is_matched = pl.col("slot"), pl.col("slot") >= 0
     return pl.DataFrame({"slot": slots, C.match: how}).select(
-        (pl.when(is_matched).then(slot).rank("dense").cast(pl.Int32) - 1).alias(C.instance_id),
+        pl.when(is_matched).then(slot).alias(C.instance_id),
         pl.when(is_matched).then(pl.col(C.match).cat.to(pl.Enum(Match))).alias(C.match),
         pl.when(~is_matched)
         .then((-1 - slot).cast(pl.UInt8).cat.to(pl.Enum(Reason)))
