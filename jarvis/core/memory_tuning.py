@@ -58,13 +58,32 @@ def without_server_arenas() -> dict[str, str]:
     }
 
 
+_MMAP_THRESHOLD = -3
+"""M_MMAP_THRESHOLD of ``mallopt``."""
+
+_LARGE_BYTES = 4 << 20
+
+
 def return_freed_memory() -> None:
     """Release memory that NumPy has freed; a no-op without glibc.
 
     glibc caches freed memory for later requests, but Polars has its own allocator and cannot use
     it: the cache made up a fifth of a report's peak memory.
     """
+    _call_glibc("malloc_trim", 0)
+
+
+def return_large_arrays() -> None:
+    """Release large arrays as soon as NumPy frees them, from now on; a no-op without glibc.
+
+    glibc keeps arrays of up to 32 MB once one of that size was freed. New ones then fill the gaps
+    between others, which cannot be released.
+    """
+    _call_glibc("mallopt", _MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+def _call_glibc(name: str, *arguments: int) -> None:
     if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
+        function = getattr(ctypes.CDLL(None), name, None)
+        if function is not None:
+            function(*arguments)

@@ -168,7 +168,7 @@ def _agreeing_groups(ends: Ends, named: pl.DataFrame) -> list[int]:
         rows = order[bounds[group - 1] if group else 0 : bounds[group]]
         if rows.size:
             own = ends[rows]
-            residual_ns = _quantile(np.abs(own.residuals(own.offsets())), 0.5)
+            residual_ns = _quantile(np.abs(own.residuals(own.offsets)), 0.5)
             is_few = own.instances[1].counts.size < MIN_INSTANCES
             groups.append((is_few, residual_ns, comm_id, kind, group, rows))
     groups.sort(key=lambda entry: entry[:4])
@@ -187,7 +187,7 @@ def _agreeing_groups(ends: Ends, named: pl.DataFrame) -> list[int]:
                 limit_ns = max(_AGREEING_NS, _AGREEING_TIMES * (p95_ns or 0.0))
             used.append(group)
         if joins:
-            chosen = ends.of_groups(used)
+            chosen = ends.of_groups(used) if offsets else own
             offsets, components = _offsets(chosen), [set(each) for each in chosen.components]
     return used
 
@@ -197,7 +197,7 @@ def _offsets(ends: Ends, origin_ns: Mapping[int, int] | None = None) -> dict[int
 
     Ranks that no collective connects with it keep the recorded time of the first one of them.
     """
-    found = dict(zip(ends.ranks[0].tolist(), ends.offsets().tolist(), strict=True))
+    found = dict(zip(ends.ranks[0].tolist(), ends.offsets.tolist(), strict=True))
     if origin_ns is not None:
         for ranks in ends.components[1:]:
             ahead_ns = origin_ns[ranks[0]] - origin_ns[ends.components[0][0]]

@@ -24,7 +24,7 @@ def drifts_ppm(ends: Ends) -> dict[int, float]:
         return {}
     if of_instances.counts.size < MIN_INSTANCES:
         return {}
-    residuals = ends.residuals(ends.offsets())
+    residuals = ends.residuals(ends.offsets)
     slopes: dict[int, float] = {}
     for place, rank in enumerate(known.tolist()):
         rows = of_ranks.rows(np.array([place]))

@@ -102,8 +102,9 @@ class Ends:
             label = lower
         return [known[label == first].tolist() for first in np.unique(label)]
 
+    @cached_property
     def offsets(self) -> Floats:
-        """Return what the clock of each of the ranks is ahead of that of the first rank of its
+        """What the clock of each of the ranks is ahead of that of the first rank of its
         component, in ns."""
         known, _, _ = self.ranks
         offset = self._swept(self._started())

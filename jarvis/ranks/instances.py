@@ -138,7 +138,6 @@ def _instances(
 ) -> pl.DataFrame:
     """Return what the kernels of each instance have in common, and what is missing."""
     last = pl.col(C.start_ns).max()
-    arrivals = pl.col(C.start_ns).top_k(2)
     ranks = pl.col(C.rank).sort_by([C.start_ns, C.rank], descending=[True, False])
     wait = pl.col(C.wait_ns)
     called = (C.kind, C.group_size, C.in_bytes, C.out_bytes)
@@ -154,7 +153,7 @@ def _instances(
             last.alias(C.last_ns),
             ranks.first().alias("latest"),
             ranks.get(1, null_on_oob=True).alias(C.second_rank),
-            (arrivals.max() - arrivals.min()).alias("margin"),
+            (last - pl.col(C.start_ns).top_k(2).min()).alias("margin"),
             pl.when(wait.null_count() == 0).then(wait.sum() / 1e3).alias(C.wait_us),
             pl.when(wait.null_count() == 0)
             .then(pl.col(C.exposed_wait_ns).sum() / 1e3)

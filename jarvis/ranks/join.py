@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from jarvis.core.memory_tuning import return_freed_memory
+from jarvis.core.memory_tuning import return_freed_memory, return_large_arrays
 from jarvis.ranks.bubbles import bubbles
 from jarvis.ranks.categories import rank_categories
 from jarvis.ranks.clock import Clock, Quality, common_clock, with_quality
@@ -22,7 +22,7 @@ from jarvis.ranks.members import RANK, Batch, Member, in_batches
 from jarvis.ranks.nodes import UNKNOWN_CLUSTER, Cluster, node_size, nodes, with_links
 from jarvis.ranks.pairs import pairs, sent_events
 from jarvis.ranks.roles import places, stages_of, with_roles
-from jarvis.ranks.speed import speed_ratios, work_per_step
+from jarvis.ranks.speed import read_work, speed_ratios, work_per_step
 from jarvis.ranks.steps import rank_steps
 from jarvis.run.store import write_parquet
 from jarvis.schemas import conform
@@ -104,15 +104,19 @@ def join(members: Sequence[Member], world_size: int, cluster: Cluster = UNKNOWN_
         cluster: What the user says about the nodes; by default, a node has the GPUs that the
             first rank saw.
     """
+    return_large_arrays()
     batches = in_batches(members)
     members = [member for batch in batches for member in batch.members]
-    speed = speed_ratios(batches)
     events = communication_events(batches)
+    signatures, products = read_work(batches, events.kernels)
+    speed = speed_ratios(signatures)
+    del signatures
     calls, communicators = with_communicators(events.calls, world_size)
     events = Events(events.kernels, calls)
     communicators = with_links(communicators, members, cluster)
     communicators = with_roles(communicators, events, members, node_size(members, cluster))
-    work = work_per_step(batches, stages_of(communicators))
+    work = work_per_step(products, stages_of(communicators))
+    del products
     sums, of_communicators, sent = _sums(events), _of_communicators(events), sent_events(events)
     origins = {
         member.rank: member.base_ns + batch.origin_ns[member.rank]
@@ -160,13 +164,8 @@ def join(members: Sequence[Member], world_size: int, cluster: Cluster = UNKNOWN_
     ranks = _ranks(batches, of_ranks, clock, nodes(members, cluster))
     marked = rank_steps(numbered, found, late, waits, batches)
     shown = numbered.drop("own_start_ns", C.step, "held")
-    order = np.argsort(shown[C.instance_id].to_numpy(), kind="stable").astype(np.uint32)
     del numbered, evidence
-    return_freed_memory()
-    # One column at a time: all of them twice would not fit into memory.
-    in_order = pl.DataFrame([shown.drop_in_place(name).gather(order) for name in shown.columns])
-    del order
-    return_freed_memory()
+    in_order = _by_instance(shown)
     tables = {
         "ranks": ranks,
         "communicators": _communicators(communicators, of_communicators, found),
@@ -206,6 +205,16 @@ def _on_common_clock(
         kernels = kernels.filter(~is_broken)
         clock, placed = common_clock(Events(kernels, calls), origins)
     return clock, placed, unmatched
+
+
+def _by_instance(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Move the columns of kernels to a table ordered by instance.
+
+    One at a time: all of them twice would not fit into memory.
+    """
+    order = np.argsort(kernels[C.instance_id].to_numpy(), kind="stable").astype(np.uint32)
+    return_freed_memory()
+    return pl.DataFrame([kernels.drop_in_place(name).gather(order) for name in kernels.columns])
 
 
 def _pack(rows: pl.DataFrame, columns: Sequence[str]) -> BytesIO:

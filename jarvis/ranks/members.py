@@ -23,7 +23,7 @@ from jarvis.trace import TraceInfo
 RANK = pl.Int32
 """Type of ranks while they are joined."""
 
-_AT_ONCE = 16
+_AT_ONCE = 32
 """Ranks whose tables are in memory together."""
 
 _SPACE_NS = 1 << 52
@@ -103,13 +103,18 @@ class Batch:
 
     def on_axis(self, time: str) -> pl.Expr:
         """Return a recorded time on the axis of the batch."""
-        origin = pl.col(C.rank).replace_strict(self.origin_ns, return_dtype=pl.Int64)
-        return self.placed(pl.col(time) - origin)
+        return self._shifted(pl.col(time), self.origin_ns)
 
     def placed(self, time: pl.Expr) -> pl.Expr:
         """Return a time after the origin of its rank on the axis of the batch."""
-        places = {member.rank: at * _SPACE_NS for at, member in enumerate(self.members)}
-        return time + pl.col(C.rank).replace_strict(places, return_dtype=pl.Int64)
+        return self._shifted(time, {})
+
+    def _shifted(self, time: pl.Expr, origin_ns: Mapping[int, int]) -> pl.Expr:
+        shifts = {
+            member.rank: at * _SPACE_NS - origin_ns.get(member.rank, 0)
+            for at, member in enumerate(self.members)
+        }
+        return time + pl.col(C.rank).replace_strict(shifts, return_dtype=pl.Int64)
 
     def compute(self) -> pl.DataFrame:
         """Return ``ts_ns`` (on the axis), ``dur_ns`` of the compute kernels."""

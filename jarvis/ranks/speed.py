@@ -1,6 +1,7 @@
 """How much longer a rank takes for the same kernels than the others."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,18 +21,47 @@ MIN_SIGNATURES = 50
 SIGNATURES = "signatures"
 """Column of ``speed_ratios``: how many signatures are compared."""
 
-_SIGNATURE = (C.name, C.input_dims, C.input_types, C.kernel)
+_SHAPES = (C.input_dims, C.input_types)
+_SIGNATURE = (C.name, *_SHAPES, C.kernel)
 
 
-def speed_ratios(batches: Sequence[Batch]) -> pl.DataFrame:
+class Work(NamedTuple):
+    """What the ranks compute: ``signatures``, the mean time of each and its calls, and
+    ``products``, the FLOPs of operations in a step, of products of two matrices also the rows of
+    the first one, and the second one."""
+
+    signatures: pl.DataFrame
+    products: pl.DataFrame
+
+
+def read_work(batches: Sequence[Batch], kernels: pl.DataFrame) -> Work:
+    """Return what the ranks compute.
+
+    Args:
+        batches: The ranks.
+        kernels: Kernels of ``communication_events``: what runs beside them has no signature.
+    """
+    signatures, products = [], []
+    for batch in batches:
+        columns = (C.uid, C.name, *_SHAPES, C.operation_count, C.flops)
+        operations = batch.having("operations").read("operations", *columns)
+        operations = operations.with_columns(pl.col(C.name, *_SHAPES).cast(TEXT))
+        signatures.append(_signatures(batch, operations, batch.rows(kernels)))
+        products.append(_products(batch, operations))
+    return Work(pl.concat(signatures), pl.concat(products))
+
+
+def speed_ratios(times: pl.DataFrame) -> pl.DataFrame:
     """Return ``rank, speed_ratio, signatures``: the time of kernels against the median of the ranks
     of the same GPU, and the number of signatures that are compared.
 
     A signature is an operator with its shapes and types, and one of its kernels. Those that at
     least MIN_RANKS ranks share count by their median time. Kernels beside communication, which
     slows them, do not count. A rank with fewer than MIN_SIGNATURES has no row.
+
+    Args:
+        times: The signatures (``read_work``).
     """
-    times = pl.concat(_signatures(batch) for batch in batches)
     shared = [*_SIGNATURE, C.device_name]
     signatures = times.select(shared).unique().sort(shared).with_row_index("signature")
     median = pl.col("mean_ns").median().over("signature")
@@ -57,14 +87,18 @@ def speed_ratios(batches: Sequence[Batch]) -> pl.DataFrame:
     )
 
 
-def work_per_step(batches: Sequence[Batch], stages: Mapping[int, int]) -> pl.DataFrame:
+def work_per_step(products: pl.DataFrame, stages: Mapping[int, int]) -> pl.DataFrame:
     """Return the work of each rank: ``rank, stage, flops, rows, mean_rows``.
 
     ``flops`` are those of a step, by perf models; null without. ``rows`` are those of matrix
     products with one matrix on average, such as tokens, of the matrix for which they exceed the
     mean of the ranks of the pipeline stage (``mean_rows``) most.
+
+    Args:
+        products: The products (``read_work``).
+        stages: The pipeline stage of each rank.
     """
-    products = pl.concat(_products(batch) for batch in batches).with_columns(_stage(stages))
+    products = products.with_columns(_stage(stages))
     shared = ["stage", C.name, "matrix"]
     flops = products.group_by("stage", C.rank).agg(pl.col(C.flops).sum())
     rows = (
@@ -95,19 +129,14 @@ def _stage(stages: Mapping[int, int]) -> pl.Expr:
     return stage.alias("stage")
 
 
-def _products(batch: Batch) -> pl.DataFrame:
-    """Return the FLOPs of the operations of ranks in a step; of products of two matrices also the
-    rows of the first one, and the second one."""
+def _products(batch: Batch, operations: pl.DataFrame) -> pl.DataFrame:
     matrices = pl.col(C.input_dims).cast(pl.String).str.extract_all(_MATRIX)
     is_product = (pl.col(C.flops) > 0) & (matrices.list.len() == 2)
     rows = matrices.list.first().str.extract(r"(\d+)").cast(pl.Float64)
     calls = pl.col(C.operation_count)
     steps = {member.rank: max(member.info.steps, 1) for member in batch.members}
-    columns = (C.name, C.input_dims, C.operation_count, C.flops)
-    operations = batch.having("operations").read("operations", *columns)
     return operations.select(
-        C.rank,
-        pl.col(C.name).cast(TEXT),
+        *(C.rank, C.name),
         calls.alias("calls"),
         pl.col(C.flops) * calls / pl.col(C.rank).replace_strict(steps, return_dtype=pl.Int64),
         pl.when(is_product).then(rows).alias("rows"),
@@ -115,33 +144,23 @@ def _products(batch: Batch) -> pl.DataFrame:
     )
 
 
-def _signatures(batch: Batch) -> pl.DataFrame:
-    """Return the mean time of each signature of ranks, and its calls."""
+def _signatures(batch: Batch, operations: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
     work = batch.read("gpu_work", C.kind, C.name, C.ts_ns, C.dur_ns, C.operation_uid)
     work = work.filter(pl.col(C.kind) == COMPUTE)
-    spans = batch.read("collectives", C.ts_ns, C.end_ns).select(
-        batch.on_axis(C.ts_ns), (pl.col(C.end_ns) - pl.col(C.ts_ns)).alias(C.dur_ns)
+    spans = kernels.select(
+        batch.placed(pl.col(C.start_ns)).alias(C.ts_ns),
+        (pl.col(C.end_ns) - pl.col(C.start_ns)).alias(C.dur_ns),
     )
     starts = work.select(batch.on_axis(C.ts_ns)).to_series().to_numpy()
     ends = starts + work[C.dur_ns].to_numpy()
     before, until = covered_until(spans, np.stack([starts, ends]))
-    columns = (C.uid, C.name, C.input_dims, C.input_types)
-    operations = (
-        batch.having("operations")
-        .read("operations", *columns)
-        .select(
-            C.rank,
-            pl.col(C.uid).alias(C.operation_uid),
-            pl.col(C.name, C.input_dims, C.input_types).cast(TEXT),
-        )
-    )
     devices = {member.rank: member.info.device_name for member in batch.members}
     return (
         work.select(C.rank, C.operation_uid, C.dur_ns, pl.col(C.name).cast(TEXT).alias(C.kernel))
         .filter(pl.Series(until == before))
         .group_by(C.rank, C.operation_uid, C.kernel)
         .agg(pl.col(C.dur_ns).sum(), pl.len().alias("calls"))
-        .join(operations, on=[C.rank, C.operation_uid])
+        .join(operations, left_on=[C.rank, C.operation_uid], right_on=[C.rank, C.uid])
         .group_by(C.rank, *_SIGNATURE)
         .agg(pl.col(C.dur_ns).sum() / pl.col("calls").sum(), pl.col("calls").sum())
         .rename({C.dur_ns: "mean_ns"})
