@@ -139,6 +139,9 @@ MESSAGES = MessageTable(
         "{instances:count collective} that others have, in {of_steps:either step|steps} {steps}: "
         "transfer is at most what is shown there.",
         "note.steps": "No steps are marked, so what a step gains is not known.",
+        "note.few_steps": "{steps:count step} between the edges of the recording can be compared. "
+        "That a rank is late step after step is only said of {least} steps or more; the tables "
+        "show which ranks were late.",
         "note.unconnected": "No collective with known clocks connects {of_ranks:either rank|ranks} "
         "{ranks} with the first rank, so it is not known how their clocks differ; gains are those "
         "of the other ranks.",

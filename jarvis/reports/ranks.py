@@ -14,8 +14,8 @@ from jarvis.text.markdown import Markdown, escape, prose, table
 from jarvis.text.quantities import title_of
 
 NO_FINDING = (
-    "No finding: no change of a rank or of the collectives is known to make the median step 0.5% "
-    "shorter."
+    "No finding: no check of the ranks and their collectives found a gain of at least 0.5% of the "
+    "median step."
 )
 """What a report without findings says."""
 

@@ -74,6 +74,18 @@ def test_an_even_job_has_no_finding(tmp_path: Path) -> None:
     assert ratios == pytest.approx([1] * RANKS, abs=0.005)
 
 
+def test_of_two_steps_a_note_says_why_no_rank_is_called_late(tmp_path: Path) -> None:
+    faults = Faults(is_even=True, slow=(Slow(2, 1.05),))
+    joined, result = with_findings(simulated(tmp_path, Job(2, RANKS, faults=faults))[1])
+    gains = dict(joined.tables["ranks"].select("rank", "gain_low_ms").iter_rows())
+    assert gains[2] == pytest.approx(1.9, abs=0.2)
+    assert "late_rank" not in by_check(result)
+    assert to_text(result.notes) == (
+        "1 step between the edges of the recording can be compared. That a rank is late step after "
+        "step is only said of 3 steps or more; the tables show which ranks were late."
+    )
+
+
 def test_a_slow_gpu_is_named(slow: tuple[Joined, AnalysisResult]) -> None:
     joined, result = slow
     checks = by_check(result)

@@ -14,7 +14,7 @@ from jarvis.ranks.findings.facts import (
     RANKS,
     RankFacts,
 )
-from jarvis.ranks.findings.lateness import jitter, late_rank
+from jarvis.ranks.findings.lateness import MIN_STEPS, compared_steps, jitter, late_rank
 from jarvis.ranks.findings.links import ep_imbalance, mismatch, slow_link, small_messages
 from jarvis.ranks.findings.overlap import exposed_transfer
 from jarvis.ranks.findings.pipeline import pipeline_bubble
@@ -108,6 +108,8 @@ def _notes(facts: RankFacts) -> Iterator[Message]:
     yield from _parts(facts)
     if not facts.step_ms:
         yield MESSAGES("note.steps")
+    elif facts.joined.is_waiting_known and (steps := compared_steps(facts)) < MIN_STEPS:
+        yield MESSAGES("note.few_steps", steps=steps, least=MIN_STEPS)
     unconnected = facts.tables["ranks"].filter(pl.col(C.clock_offset_us).is_null())[C.rank]
     if not facts.joined.is_waiting_known:
         yield MESSAGES("note.clocks")

@@ -40,9 +40,14 @@ def latest_roots(facts: RankFacts) -> pl.DataFrame:
     return roots_of_steps(facts.tables["lateness"], facts.inner, ranks)
 
 
+def compared_steps(facts: RankFacts) -> int:
+    """Return the number of steps with collectives that are no edges."""
+    return facts.inner[C.step].drop_nulls().n_unique()
+
+
 def persistent_rank(facts: RankFacts) -> tuple[int, int, int] | None:
     """Return the rank that is late in most steps, in how many, and the number of steps."""
-    steps = facts.inner[C.step].drop_nulls().n_unique()
+    steps = compared_steps(facts)
     counts = (
         latest_roots(facts)
         .group_by(C.root_rank)
@@ -112,7 +117,7 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
     {MIN_JITTER_PCT}% of the step time more than the median one, without waiting.
     Threshold: the gain above, if all ranks are as the median rank.
     """
-    steps = facts.inner[C.step].drop_nulls().n_unique()
+    steps = compared_steps(facts)
     if steps < MIN_STEPS or persistent_rank(facts) or facts.joint is None:
         return
     own = facts.own_ms.group_by(C.step).agg(
