@@ -184,8 +184,10 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
     options = _options(arguments, files)
     from jarvis.pipeline.distributed import TooFewRanksError, analyze_ranks
     from jarvis.pipeline.processes import Failure
+    from jarvis.ranks.headers import names_against_headers
     from jarvis.text.format import counted, listed
 
+    warn(names_against_headers(files, options.rank_regex, options.given or ()))
     first = arguments.traces[0]
     root: Path = arguments.output_dir or default_output_dir(first)
     done = 0

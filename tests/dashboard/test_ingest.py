@@ -406,6 +406,18 @@ def test_several_uploads_are_the_ranks_of_a_job(filed: Draw, fresh_home: Path) -
     assert page.success[0].value == "The ranks are joined. 1 file could not be used."
 
 
+def test_names_that_give_another_rank_are_told_before_any_job(
+    filed: Draw, fresh_home: Path
+) -> None:
+    ids = []
+    for rank in range(2):
+        document = {"distributedInfo": {"rank": rank}} | rank_trace(rank, 2).document()
+        ids.append(uploaded(f"rank{1 - rank}.json", json.dumps(document).encode()))
+    page = filed("ingest", ingest_upload=",".join(ids))
+    told = " ".join(warning.value for warning in page.warning)
+    assert "Of 2 files, the name gives another rank than the header" in told
+
+
 def test_an_archive_of_several_traces_is_unpacked(filed: Draw, fresh_home: Path) -> None:
     with zipfile.ZipFile(fresh_home / "job.zip", "w") as archive:
         for rank in range(2):

@@ -48,6 +48,8 @@ from jarvis.dashboard.widgets.upload import (
     uploaded_ranks,
     uploaded_trace,
 )
+from jarvis.ranks.headers import names_against_headers
+from jarvis.ranks.inputs import InputFile
 from jarvis.server.actions import submit_ranks
 from jarvis.server.database import JobKind, Visibility, database
 from jarvis.server.errors import OutdatedJobError
@@ -192,11 +194,15 @@ def _chosen_traces() -> tuple[tuple[Path, ...], TraceInfo | None]:
     if not isinstance(info, TraceInfo):
         return (), None
     if len(traces) > 1:
-        size = byte_size(sum(find_file(trace).stat().st_size for trace in traces))
+        files = [InputFile(find_file(trace), trace.name) for trace in traces]
+        stats = [file.path.stat() for file in files]
+        size = byte_size(sum(each.st_size for each in stats))
         names = listed([escape(trace.name) for trace in traces], MAX_NAMED)
         st.caption(
             f"{counted(len(traces), 'rank')}, each with an analysis of its own: {names} · {size}"
         )
+        for differing in _differing_names(files, [each.st_mtime_ns for each in stats]):
+            st.warning(escape(differing), icon=":material/warning:")
         return traces, info
     st.caption(f"{escape(info.file_name)} · {byte_size(info.size_bytes)} · {_recorded(info)}")
     for fact in metadata_warnings(info):
@@ -205,6 +211,12 @@ def _chosen_traces() -> tuple[tuple[Path, ...], TraceInfo | None]:
             icon=":material/warning:",
         )
     return traces, info
+
+
+@st.cache_data(max_entries=100, show_spinner=False)
+def _differing_names(files: list[InputFile], written_ns: list[int]) -> list[str]:
+    """Return names that differ from headers; the second argument only identifies the contents."""
+    return names_against_headers(files)
 
 
 def _recorded(info: TraceInfo) -> str:
