@@ -62,8 +62,8 @@ COLUMNS = (
     text(
         "where",
         "Where",
-        "host call or Python function of an idle cause; of compute the operation that takes "
-        "longest beyond the usual, as far as `lateness_operations` has the delay",
+        "host call or Python function of an idle cause; of compute and copies the operation that "
+        "takes longest beyond the usual, as far as `lateness_operations` has the delay",
     ),
 )
 """Descriptions of the columns; of two with the same name, the later one."""
@@ -175,30 +175,40 @@ def shown_delays(
 
 
 def main_operations(operations: pl.DataFrame, *keys: str) -> pl.DataFrame:
-    """Return the operation of each category that takes longest beyond the usual, if any: ``name,
-    uid, reason``, which is ``slower``, ``more`` or ``shapes``, and the sums of the rows.
+    """Return the operation of each state and detail that takes longest beyond the usual, if any:
+    ``name, uid, reason``, which is ``slower``, ``more`` or ``shapes``, ``copies`` for copies, and
+    the sums of the rows.
 
     Args:
         operations: Rows of ``lateness_operations``.
-        keys: Columns besides ``detail`` that distinguish sums.
+        keys: Columns besides ``state, detail`` that distinguish sums.
     """
+    keys = (*keys, C.state, C.detail)
     sums = (C.extra_ns, C.slower_ns, C.more_kernels_ns, C.other_shapes_ns)
-    counts = (C.kernel_count, C.yardstick_kernel_count)
+    counts = (C.kernel_count, C.yardstick_kernel_count, C.bytes, C.yardstick_bytes)
     slower, more, other = (pl.col(name) for name in sums[1:])
     # Kernels of one shape may be more, of another less: then there are no more kernels.
     has_more = (more >= other) & (pl.col(C.kernel_count) > pl.col(C.yardstick_kernel_count))
     is_more = pl.when(has_more).then(pl.lit("more")).otherwise(pl.lit("shapes"))
     is_slower = slower >= pl.max_horizontal(more, other)
     return (
-        operations.group_by(*keys, C.detail, C.name)
+        operations.with_columns(pl.col(C.state).fill_null(State.COMPUTE.value))
+        .group_by(*keys, C.name)
         .agg(
             pl.col(*sums, *counts).sum(),
             pl.col(C.uid).sort_by(C.extra_ns, C.uid, descending=[True, False]).first(),
         )
         .filter(pl.col(C.extra_ns) > 0)
         .sort(C.extra_ns, C.name, descending=[True, False])
-        .unique((*keys, C.detail), keep="first", maintain_order=True)
-        .with_columns(pl.when(is_slower).then(pl.lit("slower")).otherwise(is_more).alias("reason"))
+        .unique(keys, keep="first", maintain_order=True)
+        .with_columns(
+            pl.when(pl.col(C.state) == State.COPY.value)
+            .then(pl.lit("copies"))
+            .when(is_slower)
+            .then(pl.lit("slower"))
+            .otherwise(is_more)
+            .alias("reason")
+        )
     )
 
 
@@ -257,14 +267,16 @@ def with_causes(rows: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.Da
     )
 
 
+_COUNTS = [
+    pl.col(name).round(1).cast(pl.String).str.strip_suffix(".0")
+    for name in (C.kernel_count, C.yardstick_kernel_count)
+]
+_SIZES = [(pl.col(name) / 1e6).round(2).cast(pl.String) for name in (C.bytes, C.yardstick_bytes)]
 _REASONS = {
     "slower": pl.lit("the same kernels take longer"),
-    "more": pl.format(
-        "more kernels ({} instead of {})",
-        *(
-            pl.col(name).round(1).cast(pl.String).str.strip_suffix(".0")
-            for name in (C.kernel_count, C.yardstick_kernel_count)
-        ),
+    "more": pl.format("more kernels ({} instead of {})", *_COUNTS),
+    "copies": pl.format(
+        "{} MB in {} copies instead of {} MB in {}", _SIZES[0], _COUNTS[0], _SIZES[1], _COUNTS[1]
     ),
     "shapes": pl.lit("other shapes or kernels"),
 }
@@ -278,8 +290,7 @@ def _main_causes(causes: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame
         pl.when(pl.col("reason") == key).then(text) for key, text in _REASONS.items()
     )
     named_operations = operations.select(
-        pl.lit(State.COMPUTE.value).alias(C.state),
-        *(C.instance_id, C.rank, C.detail, pl.col(C.uid).alias(C.operation_uid)),
+        *(C.instance_id, C.rank, C.state, C.detail, pl.col(C.uid).alias(C.operation_uid)),
         pl.format("{} {} ms: {}", C.name, (pl.col(C.extra_ns) / 1e6).round(2), reason).alias(
             "operation"
         ),

@@ -33,6 +33,8 @@ MESSAGES = MessageTable(
         "longer)",
         "late.cause.more": "{state} {extra_ms} ({name} {operation_ms}: more kernels, "
         "{kernels:short} instead of {usual_kernels:short})",
+        "late.cause.copies": "{state} {extra_ms} ({name}: {bytes} in {kernels:short} instead of "
+        "{usual_bytes} in {usual_kernels:short})",
         "late.cause.shapes": "{state} {extra_ms} ({name} {operation_ms}: other shapes or kernels)",
         "late.less": "but {less_ms} less in all else",
         "late.less_in": "but {less_ms} less in all else, most in {state}",

@@ -1,4 +1,4 @@
-"""The operations of compute causes: more kernels, other shapes, or the same kernels for longer.
+"""The operations and copies of causes: more kernels, other shapes, or the same ones for longer.
 
 Reading the kernels of all ranks for each late one would take longer than all else. So this is done
 for the delays that findings and pages show, and with few ranks to compare with.
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.work import COMPUTE
+from jarvis.perf_report.work import COMPUTE, COPY
 from jarvis.ranks.arrivals import Arrivals, Bools, Int64s
 from jarvis.ranks.events import TEXT
 from jarvis.ranks.members import Batch, in_batches
@@ -19,8 +19,8 @@ MAX_LATE_RANKS, MAX_YARDSTICK_RANKS = 8, 8
 """Late ranks whose kernels are read, and with how many others each of their delays is compared."""
 
 _SHAPES = (C.input_dims, C.input_types, C.kernel)
-_OPERATION = (C.instance_id, C.detail, C.name)
-_SUMS = (C.kernel_time_ns, C.kernel_count)
+_OPERATION = (C.instance_id, C.state, C.detail, C.name)
+_SUMS = (C.kernel_time_ns, C.kernel_count, C.bytes)
 
 
 def late_operations(
@@ -86,16 +86,17 @@ def _spans(
 
 
 def _work(batch: Batch, spans: pl.DataFrame) -> pl.DataFrame:
-    """Return the kernels of ranks in spans by operation, shapes and kernel.
+    """Return the kernels and copies of ranks in spans by operation, shapes and kernel.
 
     A kernel of which a part is in a span counts in part.
     """
-    work = batch.read(
-        "gpu_work", C.uid, C.kind, C.name, C.ts_ns, C.dur_ns, C.linked, C.operation_uid
-    )
+    columns = (C.uid, C.kind, C.name, C.ts_ns, C.dur_ns, C.linked, C.operation_uid)
+    work = batch.read("gpu_work", *columns, C.direction, C.bytes)
     is_counted = pl.col(C.linked) | ~pl.col(C.linked).any().over(C.rank)
     work = (
-        work.filter(pl.col(C.kind) == COMPUTE, pl.col(C.dur_ns) > 0, is_counted.fill_null(True))
+        work.filter(
+            pl.col(C.kind).is_in([COMPUTE, COPY]), pl.col(C.dur_ns) > 0, is_counted.fill_null(True)
+        )
         .with_columns(batch.on_axis(C.ts_ns).alias("start"))
         .sort("start")
     )
@@ -115,22 +116,29 @@ def _work(batch: Batch, spans: pl.DataFrame) -> pl.DataFrame:
         pl.col(C.name, C.op_category, C.input_dims, C.input_types).cast(TEXT),
     )
     named = work.select(
-        C.rank, C.operation_uid, C.uid, C.dur_ns, pl.col(C.name).cast(TEXT).alias(C.kernel)
+        *(C.rank, C.operation_uid, C.uid, C.dur_ns, C.bytes, C.direction),
+        pl.col(C.kind).alias(C.state),
+        pl.col(C.name).cast(TEXT).alias(C.kernel),
     ).join(operations, on=[C.rank, C.operation_uid], how="left", maintain_order="left")
     longest = pl.col(C.uid).sort_by(C.kernel_time_ns, C.uid, descending=[True, False]).first()
+    share = pl.col(C.kernel_time_ns) / pl.col(C.dur_ns)
     rows: pl.DataFrame = named[at]
     return (
         rows.with_columns(
             *placed.select(C.instance_id, "is_late")[of],
             pl.Series(C.kernel_time_ns, inside),
-            pl.col(C.op_category).alias(C.detail),
+            pl.when(pl.col(C.state) == COPY)
+            .then(pl.col(C.direction).cast(TEXT))
+            .otherwise(C.op_category)
+            .alias(C.detail),
             pl.coalesce(C.name, C.kernel).alias(C.name),
         )
         .filter(pl.col(C.kernel_time_ns) > 0)
         .group_by(*_OPERATION, *_SHAPES, "is_late")
         .agg(
             pl.col(C.kernel_time_ns).sum(),
-            (pl.col(C.kernel_time_ns) / pl.col(C.dur_ns)).sum().alias(C.kernel_count),
+            share.sum().alias(C.kernel_count),
+            (share * pl.col(C.bytes)).sum().alias(C.bytes),
             longest,
             pl.col(C.kernel_time_ns).max().alias("longest_ns"),
         )
@@ -158,8 +166,10 @@ def _compared(work: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
         nulls_equal=True,
     ).join(late, on=C.instance_id)
     ranks = pl.col(C.yardstick_ranks)
-    time_ns, count = (pl.col(name).fill_null(0) for name in _SUMS)
-    usual_ns, usual_count = (pl.col(f"usual_{name}").fill_null(0) / ranks for name in _SUMS)
+    time_ns, count, size = (pl.col(name).fill_null(0) for name in _SUMS)
+    usual_ns, usual_count, usual_size = (
+        pl.col(f"usual_{name}").fill_null(0) / ranks for name in _SUMS
+    )
     is_common = (
         pl.col(C.kernel_count).is_not_null() & pl.col(f"usual_{C.kernel_count}").is_not_null()
     )
@@ -174,21 +184,27 @@ def _compared(work: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
         extra_ns.filter(~is_common).sum().round().cast(pl.Int64).alias(C.other_shapes_ns),
         count.sum().alias(C.kernel_count),
         usual_count.sum().alias(C.yardstick_kernel_count),
+        *(
+            pl.when(pl.col(C.state).first() == COPY).then(of.sum().round().cast(pl.Int64)).alias(n)
+            for of, n in ((size, C.bytes), (usual_size, C.yardstick_bytes))
+        ),
     )
     extra = pl.col(C.kernel_time_ns) - pl.col(C.yardstick_ns)
     slower = extra - pl.col(C.more_kernels_ns) - pl.col(C.other_shapes_ns)
     return parts.with_columns(extra.alias(C.extra_ns), slower.alias(C.slower_ns)).sort(
-        C.instance_id, C.extra_ns, C.detail, C.name, descending=[False, True, False, False]
+        C.instance_id, C.extra_ns, *_OPERATION[1:], descending=[False, True, *[False] * 3]
     )
 
 
 _OF_SHAPES = pl.Schema(
     [
         (C.instance_id, pl.Int32()),
+        (C.state, pl.String()),
         *((name, TEXT) for name in (C.detail, C.name, *_SHAPES)),
         ("is_late", pl.Boolean()),
         (C.kernel_time_ns, pl.Int64()),
         (C.kernel_count, pl.Float64()),
+        (C.bytes, pl.Float64()),
         (C.uid, pl.Int64()),
         ("longest_ns", pl.Int64()),
     ]

@@ -536,6 +536,7 @@ class Declared:
     window: Final = "window"
     window_ms: Final = "window_ms"
     work_ratio: Final = "work_ratio"
+    yardstick_bytes: Final = "yardstick_bytes"
     yardstick_kernel_count: Final = "yardstick_kernel_count"
     yardstick_ns: Final = "yardstick_ns"
     yardstick_ranks: Final = "yardstick_ranks"

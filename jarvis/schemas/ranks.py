@@ -298,14 +298,14 @@ LATENESS_CAUSES = (
 LATENESS_OPERATIONS = (
     _INSTANCE,
     integer(C.rank, "Rank", "the rank that arrived last"),
-    text(C.detail, "Detail", "category, as in `lateness_causes` of state compute"),
+    text(C.detail, "Detail", "as in `lateness_causes`: category of compute, direction of copies"),
     text(C.name, "Operation", "operator; the kernel where no operator launched it"),
     integer(C.uid, "UID", "position of its longest kernel in the trace of the rank; if it has one"),
     nanoseconds(
         C.kernel_time_ns,
         "Kernel time",
-        "of compute kernels since the ranks were last held together; simultaneous ones each count "
-        "in full",
+        "of kernels, or copies, since the ranks were last held together; simultaneous ones each "
+        "count in full",
     ),
     nanoseconds(C.yardstick_ns, "Usual", "mean of the ranks that it is compared with"),
     nanoseconds(C.extra_ns, "Extra", "the difference, of which the next three are the parts"),
@@ -326,6 +326,9 @@ LATENESS_OPERATIONS = (
         "Ranks compared",
         "of the ranks in the middle, up to 8, those with the nearest numbers",
     ),
+    text(C.state, "State", "compute or copy; empty in runs of earlier versions, for compute"),
+    size(C.bytes, "Bytes", "that the copies move; of one that is cut, the part"),
+    size(C.yardstick_bytes, "Usual bytes", "mean of the others"),
 )
 
 RANK_STEPS = (

@@ -33,13 +33,15 @@ class Kernel:
 class BuiltRank:
     """A rank with its kernels, and the clock that it records them with.
 
-    ``compute`` are times of compute kernels, ``idle`` those of gaps with their cause.
+    ``compute`` are times of compute kernels, ``idle`` those of gaps with their cause, ``copies``
+    those of exposed copies with their direction.
     """
 
     rank: int
     kernels: Sequence[Kernel]
     compute: Sequence[tuple[int, int]] = ()
     idle: Sequence[tuple[int, int, str]] = ()
+    copies: Sequence[tuple[int, int, str]] = ()
     offset_ns: int = 0
     drift_ppm: float = 0.0
     base_ns: int = 0
@@ -64,7 +66,9 @@ class BuiltRank:
             for start, end in self.compute
         ]
         busy = [(start, end, "compute", "GEMM") for start, end in self.compute]
-        states = sorted([*busy, *((a, b, "idle", cause) for a, b, cause in self.idle)])
+        others = {"idle": self.idle, "copy": self.copies}
+        named = ((a, b, state, detail) for state in others for a, b, detail in others[state])
+        states = sorted([*busy, *named])
         gaps = [
             {"cause": cause, "start_ns": self.at(a), "dur_ns": b - a, "host_call": f"call {cause}"}
             for a, b, cause in self.idle

@@ -9,8 +9,10 @@ import pytest
 
 from jarvis.ranks.categories import outliers, rank_categories
 from jarvis.ranks.delays import delays, with_causes
+from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.join import join
 from jarvis.ranks.members import Member
+from jarvis.text.messages import to_text
 from tests.ranks.built import US, BuiltRank, Kernel, info, table
 
 MS = 1_000 * US
@@ -18,6 +20,7 @@ RANKS, LATE_RANK, STEPS = 4, 1, 4
 Work = Sequence[tuple[int, int]]
 """Row of the operations table and duration of each kernel of a step."""
 
+COPY, COPY_BYTES = 0, 1_500_000
 NAMES = {
     1: ("aten::mm", "((8, 8), (8, 8))"),
     2: ("aten::mm", "((9, 8), (8, 8))"),
@@ -26,24 +29,30 @@ NAMES = {
 USUAL: Work = [(1, MS), (1, MS), (3, MS)]
 
 
-def ranks(late: Work) -> list[Member]:
-    """Return ranks that begin each step together; in the last one, the late rank does its work."""
+_COPIED = {"kind": "copy", "name": "Memcpy HtoD", "direction": "H2D", "bytes": COPY_BYTES}
+
+
+def ranks(late: Work, late_steps: Sequence[int] = (STEPS - 1,)) -> list[Member]:
+    """Return ranks that begin each step together; in late steps, the late rank does its work."""
     kernels: list[list[Kernel]] = [[] for _ in range(RANKS)]
     work: list[list[dict[str, Any]]] = [[] for _ in range(RANKS)]
-    begin = MS
+    begin, steps = MS, []
     for step in range(STEPS):
         arrivals = []
         for rank in range(RANKS):
             at = begin
-            for operation, length in late if (rank, step) == (LATE_RANK, STEPS - 1) else USUAL:
+            for operation, length in late if rank == LATE_RANK and step in late_steps else USUAL:
                 uid = 1000 + len(work[rank])
-                row = {"uid": uid, "kind": "compute", "name": "gemm", "ts_ns": at, "dur_ns": length}
-                work[rank].append({**row, "operation_uid": operation})
+                row = {"uid": uid, "ts_ns": at, "dur_ns": length, "operation_uid": operation}
+                kind = _COPIED if operation == COPY else {"kind": "compute", "name": "gemm"}
+                work[rank].append(row | kind)
                 at += length
             arrivals.append(at)
         end = max(arrivals) + 100 * US
         for rank, arrival in enumerate(arrivals):
             kernels[rank].append(Kernel(arrival, end, {"step": step}))
+        described = {"step": step, "number": step, "source": "profiler"}
+        steps.append(described | {"start_ns": begin, "dur_ns": end - begin})
         begin = end
     operations = table(
         "operations",
@@ -54,9 +63,12 @@ def ranks(late: Work) -> list[Member]:
     )
     found = []
     for rank in range(RANKS):
-        compute = [(row["ts_ns"], row["ts_ns"] + row["dur_ns"]) for row in work[rank]]
-        member = BuiltRank(rank, kernels[rank], compute).member(RANKS)
+        times = [(row["ts_ns"], row["ts_ns"] + row["dur_ns"], row["kind"]) for row in work[rank]]
+        compute = [(start, end) for start, end, kind in times if kind == "compute"]
+        copies = [(start, end, "H2D") for start, end, kind in times if kind == "copy"]
+        member = BuiltRank(rank, kernels[rank], compute, copies=copies).member(RANKS)
         own = {"gpu_work": table("gpu_work", work[rank]), "operations": operations}
+        own["steps"] = table("steps", steps)
         found.append(replace(member, tables={**member.tables, **own}))
     return found
 
@@ -96,6 +108,24 @@ def test_more_kernels_that_also_take_longer_are_divided() -> None:
     _, (first, _) = delay_of([(1, 2 * MS), (1, 2 * MS), (1, 2 * MS), (3, MS)])
     assert first["extra_ns"] == 4 * MS
     assert (first["slower_ns"], first["more_kernels_ns"]) == (3 * MS, MS)
+
+
+def test_copies_are_named_with_their_bytes() -> None:
+    delay, found = delay_of([*USUAL, (COPY, MS), (COPY, MS)])
+    assert delay["cause"] == "copy: H2D"
+    assert delay["where"] == "Memcpy HtoD 2.0 ms: 3.0 MB in 2 copies instead of 0.0 MB in 0"
+    (copied,) = (row for row in found if row["state"] == "copy")
+    assert (copied["detail"], copied["extra_ns"], copied["uid"]) == ("H2D", 2 * MS, delay["uid"])
+    assert (copied["kernel_count"], copied["yardstick_kernel_count"]) == (2, 0)
+    assert (copied["bytes"], copied["yardstick_bytes"]) == (2 * COPY_BYTES, 0)
+    computed = [row for row in found if row["state"] == "compute"]
+    assert [row["bytes"] for row in computed] == [None, None]
+
+
+def test_a_finding_names_the_bytes_of_copies() -> None:
+    joined = join(ranks([*USUAL, (COPY, MS), (COPY, MS)], range(STEPS)), RANKS)
+    found = to_text(rank_findings(joined, RANKS).findings[0].issue)
+    assert "copy (H2D) 2.00 ms (`Memcpy HtoD`: 3.00 MB in 2 instead of 0 B in 0)" in found
 
 
 def test_runs_without_operations_have_none() -> None:

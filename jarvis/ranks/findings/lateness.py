@@ -179,11 +179,12 @@ class _Causes(NamedTuple):
 
     ``steps`` are those in which late ranks can be compared. In all else they took ``less_ms`` less,
     most of it in ``less_in``, if a single state has most. The causes minus that are the delay.
-    ``operations`` are the rows of ``main_operations`` by category, if they are known for all steps.
+    ``operations`` are the rows of ``main_operations`` by state and detail, if those of all steps
+    are known.
     """
 
     longer: Sequence[tuple[str, str | None, float]]
-    operations: Mapping[str | None, Mapping[str, Any]]
+    operations: Mapping[tuple[str, str | None], Mapping[str, Any]]
     steps: int
     less_ms: float
     less_in: tuple[str, str | None] | None
@@ -216,16 +217,19 @@ def _causes(facts: RankFacts, roots: pl.DataFrame) -> _Causes:
     )
 
 
-def _operations(facts: RankFacts, known: pl.DataFrame) -> Mapping[str | None, Mapping[str, Any]]:
+def _operations(
+    facts: RankFacts, known: pl.DataFrame
+) -> Mapping[tuple[str, str | None], Mapping[str, Any]]:
     rows = facts.tables["lateness_operations"].join(known, on=C.instance_id, how="semi")
     if rows[C.instance_id].n_unique() < known.height:
         return {}
-    return {row[C.detail]: row for row in main_operations(rows).iter_rows(named=True)}
+    found = main_operations(rows).iter_rows(named=True)
+    return {(row[C.state], row[C.detail]): row for row in found}
 
 
 def _cause(causes: _Causes, state: str, detail: str | None, extra_ms: float) -> Message:
     named = {"state": _name(state, detail), "extra_ms": extra_ms}
-    row = causes.operations.get(detail) if state == State.COMPUTE else None
+    row = causes.operations.get((state, detail))
     if row is None or row[C.extra_ns] < MIN_CAUSE_SHARE * extra_ms * 1e6 * causes.steps:
         return MESSAGES("late.cause", **named)
     return MESSAGES.pick(
@@ -236,6 +240,8 @@ def _cause(causes: _Causes, state: str, detail: str | None, extra_ms: float) -> 
             "operation_ms": row[C.extra_ns] / 1e6 / causes.steps,
             "kernels": row[C.kernel_count] / causes.steps,
             "usual_kernels": row[C.yardstick_kernel_count] / causes.steps,
+            "bytes": row[C.bytes] / causes.steps,
+            "usual_bytes": row[C.yardstick_bytes] / causes.steps,
         },
     )
 
