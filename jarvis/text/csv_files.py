@@ -68,7 +68,7 @@ def write_rows(frame: pl.DataFrame, file: TextIO) -> None:
     writer = csv.writer(_UnixLines(file), lineterminator="\r\n")
     writer.writerow(map(guarded, frame.columns))
     for rows in frame.iter_slices(_ROWS_AT_ONCE):
-        writer.writerows(zip(*map(_cells, rows.iter_columns()), strict=True))
+        writer.writerows(zip(*map(_cells, rows.fill_nan(None).iter_columns()), strict=True))
 
 
 def unguarded_columns(frame: pl.DataFrame) -> pl.DataFrame:
@@ -84,8 +84,6 @@ def _unguarded(cells: pl.Series) -> pl.Series:
 
 
 def _cells(column: pl.Series) -> list[object]:
-    if column.dtype.is_float():
-        return column.fill_nan(None).to_list()
     cells = column.to_list()
     if column.dtype != pl.String:
         return cells
