@@ -20,7 +20,7 @@ from openpyxl.styles import Alignment, Font
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
-from jarvis.core.output import open_output
+from jarvis.core.output import ZIP_LEVEL, open_output
 from jarvis.core.workspace import RunPaths
 from jarvis.reports.finding_sheets import FINDINGS, SUMMARY, findings_sheet, summary_sheet
 from jarvis.reports.reporter import Reporter
@@ -51,7 +51,6 @@ _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _END_OF_ROWS = b"</sheetData>"
 _BAD_IN_TAB = re.compile(r"[\[\]:*?/\\]")
 _CORE = "docProps/core.xml"
-_ZIP_LEVEL = 1
 _DATES = re.compile(rb"(<dcterms:(?:created|modified)[^>]*>)[^<]*")
 
 
@@ -199,7 +198,7 @@ def _write_undated(buffer: io.BytesIO, rows: Mapping[str, Iterable[bytes]], path
     with (
         zipfile.ZipFile(buffer) as source,
         open_output(path) as file,
-        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_ZIP_LEVEL) as target,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=ZIP_LEVEL) as target,
     ):
         for name in source.namelist():
             content = source.read(name)
