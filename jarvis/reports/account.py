@@ -35,12 +35,20 @@ def title(label: str) -> str:
 
 def account_of(run: Run) -> StepAccount | None:
     """Return the account of a run; None if it has no steps, or was made before there was one."""
+    return run.once(_account_of)
+
+
+def _account_of(run: Run) -> StepAccount | None:
     return StepAccount.of(run.table("steps")) if "steps" in run.tables else None
 
 
 def unlinked_compute_ns(run: Run) -> int:
     """Return the compute time of the steps in which no compute kernel with a recorded launch
     runs."""
+    return run.once(_unlinked_compute_ns)
+
+
+def _unlinked_compute_ns(run: Run) -> int:
     account = account_of(run)
     if account is None or "gpu_work" not in run.tables:
         return 0

@@ -35,6 +35,10 @@ MIN_WITHOUT_MODEL_PCT = 1.0
 def health_of(run: Run) -> list[Fact]:
     """Return the facts about the trace of a run, and the time without a perf model; warnings
     first."""
+    return run.once(_health_of)
+
+
+def _health_of(run: Run) -> list[Fact]:
     order = list(MARKS)
     facts = [*facts_of(run.table(TABLE)), *_without_perf_model(run)]
     return sorted(facts, key=lambda fact: order.index(fact.severity))

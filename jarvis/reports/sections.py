@@ -121,7 +121,9 @@ def _operation(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def finding_rows(rows: pl.DataFrame, finding: Finding) -> pl.DataFrame:
     """Return the category's rows of a finding."""
-    return rows.filter(pl.col(C.uid).is_in([reference.uid for reference in finding.operations]))
+    wanted = {reference.uid for reference in finding.operations}
+    places = [place for place, uid in enumerate(rows[C.uid]) if uid in wanted]
+    return rows[pl.Series(places, dtype=pl.UInt32)]
 
 
 def left_out(rows: pl.DataFrame, shown: int) -> Message | None:
@@ -167,7 +169,8 @@ def operator_names(run: Run, uids: Iterable[int]) -> tuple[str, ...]:
     """Return the operators of these rows without duplicates, most time first."""
     if not (wanted := list(uids)):
         return ()
-    rows = run.table("operations").filter(pl.col(C.uid).is_in(wanted))
+    operations = run.table("operations")[[C.uid, C.name, C.kernel_time_us]]
+    rows = operations.filter(pl.col(C.uid).is_in(wanted))
     times = rows.group_by(C.name).agg(pl.col(C.kernel_time_us).sum())
     return tuple(times.sort(C.kernel_time_us, C.name, descending=[True, False])[C.name])
 

@@ -1,10 +1,10 @@
 """A run directory: its manifest, tables and findings; two runs as the sides of a comparison."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePath
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import orjson
 import polars as pl
@@ -34,6 +34,8 @@ from jarvis.schemas import SHEETS, TABLES
 from jarvis.schemas.names import C
 from jarvis.simulation.simulation import Simulation
 from jarvis.tracelens.sheets import sheets
+
+_Made = TypeVar("_Made")
 
 DISTRIBUTED = "distributed"
 """``kind`` of the manifest of a distributed run, which ``jarvis.ranks`` reads."""
@@ -145,8 +147,15 @@ class Run:
 
     @cached_property
     def known(self) -> dict[object, Any]:
-        """What analyses keep of the run, as it is the same at every target."""
+        """What analyses keep of the run, as it is the same at every target, and ``once``."""
         return {}
+
+    def once(self, make: Callable[[Self], _Made]) -> _Made:
+        """Return what a function makes of this run; call it only the first time."""
+        if make not in self.known:
+            self.known[make] = make(self)
+        made: _Made = self.known[make]
+        return made
 
     @cached_property
     def analyses(self) -> Mapping[str, Analysis]:

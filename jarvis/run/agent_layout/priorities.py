@@ -43,8 +43,9 @@ class Recommended:
 
         Most time first, with COLUMNS and ``category``.
         """
-        uids = [reference.uid for reference in finding.operations] or list(finding.shared_uids)
-        return self._rows.filter(pl.col(C.uid).is_in(uids))
+        uids = [reference.uid for reference in finding.operations] or finding.shared_uids
+        places = sorted({self._places[uid] for uid in uids if uid in self._places})
+        return self._rows[pl.Series(places, dtype=pl.UInt32)]
 
     @cached_property
     def ranked(self) -> list[Finding]:
@@ -52,6 +53,10 @@ class Recommended:
         everything = (f for result in self.run.results.values() for f in result.findings)
         ordered = savings.ranked(everything, self.run.manifest.totals)
         return [finding for finding in ordered if finding.has_agent_card]
+
+    @cached_property
+    def _places(self) -> Mapping[int, int]:
+        return {uid: place for place, uid in enumerate(self._rows[C.uid])}
 
     @cached_property
     def _rows(self) -> pl.DataFrame:
