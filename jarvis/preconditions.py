@@ -10,6 +10,7 @@ holds.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -20,6 +21,7 @@ from jarvis.core.errors import ReplayError
 from jarvis.core.literals import parse_literal
 from jarvis.recorded_calls.calls import replay_ir
 from jarvis.schemas.names import C
+from jarvis.schemas.rows import RowsByUid
 
 Tables = Callable[[str], pl.DataFrame | None]
 """Return a table of the report by name; None if it is not available."""
@@ -140,6 +142,15 @@ class Facts:
             return pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
         return found.select(columns)
 
+    def operations(self, subject: Subject) -> list[dict[str, Any]]:
+        """Return the rows of a subject in the table ``operations``."""
+        return [] if self._operations is None else self._operations.of(subject.uids).to_dicts()
+
+    @cached_property
+    def _operations(self) -> RowsByUid | None:
+        operations = self.tables("operations")
+        return None if operations is None else RowsByUid(operations)
+
     def has(self, name: str, condition: pl.Expr) -> bool:
         """Return whether a row of a table meets a condition."""
         rows = self.table(name, *dict.fromkeys(condition.meta.root_names()))
@@ -232,7 +243,7 @@ def attention_reads_strides(facts: Facts, subject: Subject) -> bool:
     with heads and queries swapped, of a query that is contiguous (table ``operations``)."""
     return any(
         row[C.name] in SWAPS_HEADS and _is_contiguous_query(row)
-        for row in _operations(facts, subject)
+        for row in facts.operations(subject)
     )
 
 
@@ -416,7 +427,7 @@ def replayed() -> pl.Expr:
 def has_replay_package(facts: Facts, subject: Subject) -> bool:
     """A replay package can be made of each of the operations: the operator is known and its
     arguments are recorded (table ``operations``)."""
-    rows = _operations(facts, subject)
+    rows = facts.operations(subject)
     return bool(rows) and all(map(_can_be_replayed, rows))
 
 
@@ -443,15 +454,16 @@ def calls_are_independent(facts: Facts, subject: Subject) -> bool:
     if events.is_empty():
         return False
     ordered = events.sort(*_STREAM, C.ts_ns)
-    before = ordered.select(pl.all().shift().over(_STREAM).name.suffix("_before"))
+    before = ordered.select(pl.all().shift().name.suffix("_before"))
     is_one = pl.col(C.operation_uid).is_in(subject.uids)
-    calls = ordered.hstack(before.drop(f"{column}_before" for column in _STREAM)).filter(is_one)
+    calls = ordered.hstack(before).filter(is_one)
+    is_next = (pl.col(name).eq_missing(pl.col(f"{name}_before")) for name in _STREAM)
     later, earlier = C.launcher_uid, f"{C.launcher_uid}_before"
     pair = (C.operation_uid, f"{C.operation_uid}_before")
     neighbors = calls.filter(
-        pl.col(pair[1]).is_in(subject.uids) & (pl.col(later) != pl.col(earlier))
+        *is_next, pl.col(pair[1]).is_in(subject.uids), pl.col(later) != pl.col(earlier)
     )
-    rows = {row[C.uid]: row for row in _operations(facts, subject)}
+    rows = {row[C.uid]: row for row in facts.operations(subject)}
     independent = [
         (uid, uid_before)
         for uid, uid_before in neighbors.select(pair).unique().iter_rows()
@@ -461,13 +473,6 @@ def calls_are_independent(facts: Facts, subject: Subject) -> bool:
     found = neighbors.join(known, on=pair, how="semi")
     joined = pl.concat([found[later], found[earlier]]).n_unique()
     return joined > calls[later].n_unique() / 2
-
-
-def _operations(facts: Facts, subject: Subject) -> list[dict[str, Any]]:
-    operations = facts.tables("operations")
-    if operations is None:
-        return []
-    return operations.filter(pl.col(C.uid).is_in(subject.uids)).to_dicts()
 
 
 def _may_read(later: Mapping[str, Any], earlier: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from jarvis.perf_report.communication_names import STAGING, communication_kind, 
 from jarvis.perf_report.kernel_blocks import block_of
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
 from jarvis.schemas.names import C
+from jarvis.schemas.rows import RowsByUid
 from jarvis.text.format import cut
 from jarvis.text.short_names import LAUNCHED, SYNTHETIC_END
 from jarvis.trace.links import RUNTIME_CALL
@@ -104,16 +105,13 @@ def _by_block(kernel: str, claimers: list[Analysis]) -> str | None:
 
 
 def _by_name(name: str, claimers: list[Analysis]) -> str | None:
+    family = family_name(name)
     matching = (
         (a.claim.order, a.key)
         for a in claimers
-        if a.claim and any(_matches(name, pattern) for pattern in a.claim.op_names)
+        if a.claim and any(_expression(each).fullmatch(family) for each in a.claim.op_names)
     )
     return min(matching, default=(0, None))[1]
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return _expression(pattern).fullmatch(family_name(name)) is not None
 
 
 @cache
@@ -147,12 +145,13 @@ def top_operations(
     shares = _shares(work)
     of_compute = dict(_of_compute(work).rows())
     ranked = claimed.sort(C.kernel_time_us, C.uid, descending=[True, False])
+    ranked_rows = RowsByUid(ranked)
     rows: list[dict[str, Any]] = []
     is_operator = ~pl.col(C.name).str.contains(RUNTIME_CALL)
     for top in ops_summary.filter(is_operator).iter_rows(named=True):
         launched = shares.get(top[C.name], [])
-        leading = _rows(ranked, [uid for uid, leads in launched if leads])
-        other = _rows(ranked, [uid for uid, _ in launched[:1]])
+        leading = ranked_rows.of(uid for uid, leads in launched if leads)
+        other = ranked_rows.of(uid for uid, _ in launched[:1])
         time_ms = top[C.direct_kernel_time_us] / 1000
         compute_part_ms = time_ms * of_compute.get(top[C.name], 1.0)
         rows.append(
@@ -228,10 +227,6 @@ def _shares(gpu_work: pl.DataFrame) -> dict[str, list[tuple[int, bool]]]:
     for launcher, uid, leads in rows.iter_rows():
         shares.setdefault(launcher, []).append((uid, leads))
     return shares
-
-
-def _rows(ranked: pl.DataFrame, uids: list[int]) -> pl.DataFrame:
-    return ranked.filter(pl.col(C.uid).is_in(uids))
 
 
 def _facts(rows: pl.DataFrame) -> dict[str, object]:

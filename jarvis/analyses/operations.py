@@ -396,11 +396,9 @@ def signature_numbers(rows: pl.DataFrame) -> pl.Series:
 
 def _numbers(rows: pl.DataFrame) -> pl.Series:
     """Return a number for each row, equal for equal rows."""
-    numbered = rows.unique(maintain_order=True).with_row_index("index")
-    found = rows.join(
-        numbered, on=rows.columns, how="left", nulls_equal=True, maintain_order="left"
-    )
-    return found["index"]
+    numbers: dict[tuple[Any, ...], int] = {}
+    found = [numbers.setdefault(row, len(numbers)) for row in rows.iter_rows()]
+    return pl.Series(found, dtype=pl.UInt32)
 
 
 def groups(
@@ -408,6 +406,8 @@ def groups(
 ) -> Iterator[OperationGroup]:
     """Yield the rows (those that are ``wanted``) by group, if they have at least
     ``min_compute_pct`` of compute; most time first."""
+    if rows.is_empty():
+        return
     for group in groups_of(Grouped.of(rows), wanted, min_compute_pct):
         yield OperationGroup(rows, group.places)
 
@@ -417,16 +417,16 @@ def groups_of(
 ) -> Iterator[OperationGroup]:
     """Yield ``groups`` of rows whose groups are known."""
     ordered = grouped.ordered
-    if wanted is not None:
+    if wanted is not None and not ordered.is_empty():
         is_wanted = grouped.rows.select(wanted.fill_null(value=False)).to_series()
         ordered = ordered.filter(is_wanted[ordered["row"]])
+    if ordered.is_empty():
+        return
     found = (
-        ordered.lazy()
-        .group_by("group", maintain_order=True)
+        ordered.group_by("group", maintain_order=True)
         .agg("row", pl.col(C.kernel_time_us, C.percent_of_compute).sum())
         .filter(pl.col(C.percent_of_compute) >= min_compute_pct)
         .sort(C.kernel_time_us, descending=True, maintain_order=True)
-        .collect()
     )
     for places in found["row"]:
         yield OperationGroup(grouped.rows, places, grouped)

@@ -160,6 +160,7 @@ def run_analyses(
     if described is None:
         claimed = split.operations.partition_by(C.category, as_dict=True)
         top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
+        nothing = describe(nothing, top_uids, report.hardware)
     facts = Facts(table, known.setdefault(Facts, {}))
     if replayed_operations not in known:
         known[replayed_operations] = replayed_operations(table)
@@ -168,7 +169,8 @@ def run_analyses(
         try:
             rows = (described or {}).get(key, nothing)
             if described is None:
-                rows = describe(claimed.get((key,), nothing), top_uids, report.hardware)
+                if (key,) in claimed:
+                    rows = describe(claimed[key,], top_uids, report.hardware)
                 if analysis.classify:
                     rows = analysis.classify(rows, compute_units)
             data = CategoryData(

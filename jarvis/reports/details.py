@@ -21,6 +21,7 @@ from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.run import Run
 from jarvis.savings import per_step, step_count, time_sources, whole_name
 from jarvis.schemas.names import C
+from jarvis.schemas.rows import RowsByUid
 from jarvis.text.format import (
     MISSING,
     NOT_AVAILABLE,
@@ -218,12 +219,17 @@ class Details:
 def details_of(run: Run) -> list[Details]:
     """Return every recommendation of a run with its rows, most urgent first."""
     numbered = recommendations(run)
+    rows = {
+        key: RowsByUid(run.category_operations(key))
+        for key, result in run.results.items()
+        if result.tier == "compute" and result.findings
+    }
     sources = [time_sources(recommendation.finding) for recommendation in numbered]
     return [
         Details(
             recommendation,
-            sections.finding_rows(
-                run.category_operations(recommendation.result.key), recommendation.finding
+            rows[recommendation.result.key].of(
+                reference.uid for reference in recommendation.finding.operations
             )
             if recommendation.result.tier == "compute"
             else None,

@@ -119,13 +119,6 @@ def _operation(row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def finding_rows(rows: pl.DataFrame, finding: Finding) -> pl.DataFrame:
-    """Return the category's rows of a finding."""
-    wanted = {reference.uid for reference in finding.operations}
-    places = [place for place, uid in enumerate(rows[C.uid]) if uid in wanted]
-    return rows[pl.Series(places, dtype=pl.UInt32)]
-
-
 def left_out(rows: pl.DataFrame, shown: int) -> Message | None:
     """Return a note on the rows that a shortened table omits, or None."""
     hidden = rows.slice(shown)

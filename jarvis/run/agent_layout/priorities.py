@@ -21,6 +21,7 @@ from jarvis.perf_report.efficiency import MEMORY_ONLY
 from jarvis.run.run import Run
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
+from jarvis.schemas.rows import RowsByUid
 
 COLUMNS = (*(column.name for column in TABLES["operations"]), *(c.name for c in DETAILS))
 """Columns that the rows of every category have, in addition to ``category``."""
@@ -44,8 +45,7 @@ class Recommended:
         Most time first, with COLUMNS and ``category``.
         """
         uids = [reference.uid for reference in finding.operations] or finding.shared_uids
-        places = sorted({self._places[uid] for uid in uids if uid in self._places})
-        return self._rows[pl.Series(places, dtype=pl.UInt32)]
+        return self._rows.of(uids)
 
     @cached_property
     def ranked(self) -> list[Finding]:
@@ -55,11 +55,7 @@ class Recommended:
         return [finding for finding in ordered if finding.has_agent_card]
 
     @cached_property
-    def _places(self) -> Mapping[int, int]:
-        return {uid: place for place, uid in enumerate(self._rows[C.uid])}
-
-    @cached_property
-    def _rows(self) -> pl.DataFrame:
+    def _rows(self) -> RowsByUid:
         columns = [*COLUMNS, C.category]
         categories = [
             self.run.category_operations(result.key)[columns]
@@ -67,9 +63,10 @@ class Recommended:
             if result.tier == "compute" and result.status is Status.OK and result.row_count
         ]
         if not categories:
-            return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64()))
+            return RowsByUid(pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64())))
         order: Mapping[str, bool] = {"kernel_time_us": True, "uid": False}
-        return pl.concat(categories).sort(list(order), descending=list(order.values()))
+        rows = pl.concat(categories).sort(list(order), descending=list(order.values()))
+        return RowsByUid(rows)
 
 
 MIN_OPERATION_SCORE = 0.01
