@@ -230,7 +230,7 @@ class _Subject:
 
 def _subjects(data: CategoryData, wanted: pl.Expr) -> list[_Subject]:
     """Return the groups that are large enough for a finding and do not exceed what is usual."""
-    grouped = data.once(Grouped, lambda watched: Grouped.of(watched.operations))
+    grouped = data.once(Grouped, lambda watched: Grouped(watched.operations))
     found = (
         _Subject(group, expectation(data, group), _advice(data, group))
         for group in groups_of(grouped, wanted, MIN_COMPUTE_PCT)

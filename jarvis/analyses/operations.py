@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from sys import intern
-from typing import Any, Self
+from typing import Any
 
 import polars as pl
 
@@ -345,29 +345,25 @@ def weighted_efficiency(rows: pl.DataFrame) -> float | None:
 
 @dataclass(frozen=True)
 class Grouped:
-    """Rows by group, which are the same at every target.
-
-    ``ordered`` has the rows most time first: their index ``row``, the number of their ``group``,
-    and the columns that groups add up.
-    """
+    """Rows by group, which are the same at every target: those of one operator, pattern (or launch
+    bound), bound and peak."""
 
     rows: pl.DataFrame
-    ordered: pl.DataFrame
 
-    @classmethod
-    def of(cls, rows: pl.DataFrame) -> Self:
-        """Find the groups of rows: those of one operator, pattern (or launch bound), bound and
-        peak."""
+    @cached_property
+    def ordered(self) -> pl.DataFrame:
+        """The rows most time first: their index ``row``, the number of their ``group``, and the
+        columns that groups add up."""
+        rows = self.rows
         kind = pl.coalesce(PATTERN, pl.when(C.is_launch_bound).then(pl.lit(LAUNCH_BOUND)))
         peak = pl.when(pl.col(C.bound) == "compute").then(C.compute)
         keys = rows.select(C.name, C.bound, kind.alias(C.kind), peak.alias("peak"))
-        ordered = (
+        return (
             rows.select(C.uid, C.kernel_time_us, C.percent_of_compute, group=_numbers(keys))
             .with_row_index("row")
             .sort(C.kernel_time_us, C.uid, descending=[True, False])
             .drop(C.uid)
         )
-        return cls(rows, ordered)
 
     @cached_property
     def signatures(self) -> pl.Series:
@@ -406,9 +402,7 @@ def groups(
 ) -> Iterator[OperationGroup]:
     """Yield the rows (those that are ``wanted``) by group, if they have at least
     ``min_compute_pct`` of compute; most time first."""
-    if rows.is_empty():
-        return
-    for group in groups_of(Grouped.of(rows), wanted, min_compute_pct):
+    for group in groups_of(Grouped(rows), wanted, min_compute_pct):
         yield OperationGroup(rows, group.places)
 
 
@@ -416,14 +410,16 @@ def groups_of(
     grouped: Grouped, wanted: pl.Expr | None = None, min_compute_pct: float = 0.0
 ) -> Iterator[OperationGroup]:
     """Yield ``groups`` of rows whose groups are known."""
-    ordered = grouped.ordered
-    if wanted is not None and not ordered.is_empty():
-        is_wanted = grouped.rows.select(wanted.fill_null(value=False)).to_series()
-        ordered = ordered.filter(is_wanted[ordered["row"]])
-    if ordered.is_empty():
+    rows = grouped.rows
+    if wanted is None:
+        is_wanted = pl.repeat(value=True, n=rows.height, eager=True)
+    else:
+        is_wanted = rows.select(wanted.fill_null(value=False)).to_series()
+    if not is_wanted.any():
         return
     found = (
-        ordered.group_by("group", maintain_order=True)
+        grouped.ordered.filter(is_wanted[grouped.ordered["row"]])
+        .group_by("group", maintain_order=True)
         .agg("row", pl.col(C.kernel_time_us, C.percent_of_compute).sum())
         .filter(pl.col(C.percent_of_compute) >= min_compute_pct)
         .sort(C.kernel_time_us, descending=True, maintain_order=True)
