@@ -277,10 +277,9 @@ def _sent(trace: Trace, launched: pl.DataFrame) -> pl.DataFrame:
     annotations = trace.host_annotations.filter(pl.col(C.name).str.contains(_ANNOTATION))
     around = _calls_around(launched, annotations.select(_CALL))
     shapes = trace.annotation_arguments(around["call_uid"].unique())
-    rows = [
-        (uid, _bytes_of(dims, types), _only_type(types))
-        for uid, dims, types in shapes.select(C.uid, C.input_dims, C.input_types).iter_rows()
-    ]
+    texts = shapes.select(C.input_dims, C.input_types).rows()
+    known = {pair: (_bytes_of(*pair), _only_type(pair[1])) for pair in set(texts)}
+    rows = [(uid, *known[pair]) for uid, pair in zip(shapes[C.uid], texts, strict=True)]
     schema = {"call_uid": pl.Int64, "host_bytes": pl.Int64, "host_type": pl.String}
     sizes = pl.DataFrame(rows, schema=schema, orient="row")
     return around.join(sizes, on="call_uid").select(C.uid, "host_bytes", "host_type")

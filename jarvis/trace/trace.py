@@ -41,7 +41,7 @@ class Trace:
         """Frames of the Python stack; many, and needed only for call paths."""
         return tables.table(self.store, [tables.PYTHON_FUNCTION], tables.BASE)
 
-    @property
+    @cached_property
     def host_annotations(self) -> pl.DataFrame:
         """The annotations of the host, without their images on the GPU."""
         return self.annotations.filter(pl.col(C.cat) == tables.HOST_ANNOTATION)
@@ -61,6 +61,11 @@ class Trace:
         """The call tree with Python functions, for call paths and module chains."""
         host = self._host(self.cpu_ops, self.runtime, self.python_functions)
         return build_call_tree(self._nested(host))
+
+    @cached_property
+    def annotation_tree(self) -> pl.DataFrame:
+        """The call tree of the annotations of the host."""
+        return build_call_tree(self.host_annotations)
 
     @cached_property
     def launches(self) -> pl.DataFrame:

@@ -18,7 +18,6 @@ from jarvis.perf_report.timeline.host_spans import HostActivity, with_threads
 from jarvis.perf_report.work import COPY
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
-from jarvis.trace.call_tree import build_call_tree
 from jarvis.trace.metadata import STEP_PREFIX
 
 MIN_SHARE = 0.5
@@ -183,7 +182,7 @@ def annotations_around(trace: Trace, threads: pl.DataFrame) -> Callers | None:
     names = marks[C.name].unique()
     is_step = [name.startswith(STEP_PREFIX) or step_annotation.parse(name) for name in names]
     wanted = names.filter(pl.Series([not step for step in is_step], dtype=pl.Boolean))
-    return _callers(build_call_tree(marks), marks, wanted, threads)
+    return _callers(trace.annotation_tree, marks, wanted, threads)
 
 
 def _callers(

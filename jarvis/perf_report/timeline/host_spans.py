@@ -124,7 +124,8 @@ def with_threads(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     if threads.height == 1:
         pid, tid, thread = threads.row(0)
         is_on_thread = pl.col(C.pid).eq_missing(pid) & pl.col(C.tid).eq_missing(tid)
-        return events.filter(is_on_thread).with_columns(pl.lit(thread).alias(C.thread))
+        number = pl.lit(thread, dtype=pl.Int64).alias(C.thread)
+        return events.filter(is_on_thread).with_columns(number)
     return events.join(threads, on=THREAD_KEY, nulls_equal=True, maintain_order="left")
 
 
@@ -220,6 +221,8 @@ class _Events:
 
 def _calls(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     """Return the timed events of these threads as calls."""
+    if events.is_empty():
+        return pl.DataFrame(schema=dict.fromkeys(_CALL, pl.Int64) | {C.name: pl.String})
     timed = events.select(C.uid, C.ts_ns, C.dur_ns, C.name, *THREAD_KEY).drop_nulls(
         [C.ts_ns, C.dur_ns]
     )

@@ -93,9 +93,9 @@ def step_marks(trace: Trace) -> pl.DataFrame:
             annotations.filter(pl.col(C.name).str.starts_with(STEP_PREFIX)),
         ),
     ):
-        found = _merged(rows.drop_nulls([C.ts_ns, C.dur_ns]))
-        if found.height:
-            return found.with_columns(pl.lit(source.value).alias(C.source))
+        timed = rows.drop_nulls([C.ts_ns, C.dur_ns])
+        if timed.height:
+            return _merged(timed).with_columns(pl.lit(source.value).alias(C.source))
     return _recording(trace)
 
 
