@@ -427,11 +427,16 @@ def load_hardware(path: Path | None = None) -> Hardware:
 
     Without ``path``, read the app's file and add the custom GPUs.
     """
-    hardware = Hardware(*_read(path or resource("hardware.toml")))
+    hardware = shipped_hardware() if path is None else Hardware(*_read(path))
     if path is None:
         for file in sorted(custom_hardware_dir().glob("*.toml")):
             hardware.add_custom(file)
     return hardware
+
+
+def shipped_hardware() -> Hardware:
+    """Read the app's hardware file; raise HardwareFileError if it is invalid."""
+    return Hardware(*_read(resource("hardware.toml")))
 
 
 _Read = tuple[tuple[HardwareSpec, ...], Mapping[str, GpuLink]]

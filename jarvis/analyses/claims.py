@@ -114,6 +114,13 @@ def _by_name(name: str, claimers: list[Analysis]) -> str | None:
     return min(matching, default=(0, None))[1]
 
 
+def load_patterns(analyses: Iterable[Analysis]) -> None:
+    """Compile the patterns of analyses."""
+    for analysis in analyses:
+        for pattern in analysis.claim.op_names if analysis.claim else ():
+            _expression(pattern)
+
+
 @cache
 def _expression(pattern: str) -> re.Pattern[str]:
     """Return the expression of a pattern; a leading ``*`` ends where a word begins."""

@@ -31,6 +31,12 @@ def render(template: str, **context: object) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
+def load_templates() -> None:
+    """Load all templates of Markdown."""
+    for template in sorted(TEMPLATES.glob("*.md.j2")):
+        _environment().get_template(template.name)
+
+
 def cause_label(cause: str) -> str:
     """Return the label of a cause of idle time, as in its finding."""
     return QUANTITIES[idle_quantity(cause)].label

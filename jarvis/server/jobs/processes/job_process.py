@@ -11,20 +11,25 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
 
-from jarvis.analyses import load_registry
+from jarvis.analyses import load_analyses, load_registry
+from jarvis.analyses.claims import load_patterns
 from jarvis.core.errors import JarvisError
 from jarvis.core.memory_tuning import raise_thresholds
 from jarvis.core.staging import LABEL_VARIABLE
+from jarvis.hardware import shipped_hardware
+from jarvis.perf_report import communication_names, kernel_blocks
 from jarvis.pipeline import Step
 from jarvis.pipeline.processes import THREADS_VARIABLE
 from jarvis.pipeline.steps import READING_INTERVAL_S
+from jarvis.recorded_calls.schema import signatures
 from jarvis.reports import load_formats
+from jarvis.reports.rendering import load_templates
 from jarvis.server.access.rights import Role
 from jarvis.server.database import JobKind, Visibility
 from jarvis.server.jobs.kinds import Request, request_of
@@ -55,18 +60,31 @@ A process imports them while it waits, but not if a job is already assigned. The
 on a new machine compiles the kernels.
 """
 
+_READ_LATE: tuple[Callable[[], object], ...] = (
+    load_formats,
+    load_templates,
+    lambda: load_patterns(load_analyses().values()),
+    shipped_hardware,
+    communication_names.rules,
+    kernel_blocks.rules,
+    signatures,
+)
+"""What analyses read or compile when they first need it, and then keep."""
+
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
 
 def prepare(is_wanted: Callable[[], bool]) -> None:
-    """Import what jobs need; leave the slow modules to the jobs as soon as one is wanted."""
+    """Import and read what jobs need; leave what is slow to the jobs as soon as one is wanted."""
     raise_thresholds()
     load_registry()
     for name in _IMPORTED_LATE:
         if not is_wanted():
             import_module(name)
-    if not is_wanted():
-        load_formats()
+    for read in _READ_LATE:
+        if not is_wanted():
+            with suppress(JarvisError):  # jobs report it
+                read()
 
 
 def main(on_step: Callable[[Step], None] | None = None) -> None:
