@@ -73,12 +73,16 @@ class PerfReport(ReportContext):
     def totals(self) -> Totals:
         """The parts of the GPU timeline in ms and in percent of the total."""
         bounds = step_bounds(self._recording, self._all_work, self._steps)
-        return replace(gpu.totals(self._work), step=bounds)
+        return replace(self._gpu_totals, step=bounds)
+
+    @cached_property
+    def _gpu_totals(self) -> Totals:
+        return gpu.totals(self._work)
 
     @conformed
     def gpu_timeline(self) -> pl.DataFrame:
         """Breakdown of GPU time."""
-        return gpu.gpu_timeline(self._work)
+        return gpu.gpu_timeline(self._work, self._gpu_totals)
 
     @conformed
     def ops_summary(self) -> pl.DataFrame:

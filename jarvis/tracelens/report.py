@@ -60,7 +60,7 @@ class TraceLensReport(PerfReport):
     @conformed
     def gpu_timeline(self) -> pl.DataFrame:
         """The sheet ``gpu_timeline``."""
-        return gpu.gpu_timeline(self._work, self.options.micro_idle_thresh_us)
+        return gpu.gpu_timeline(self._work, self._gpu_totals, self.options.micro_idle_thresh_us)
 
     @cached_property
     def ops_summary(self) -> pl.DataFrame:

@@ -81,30 +81,33 @@ def totals(work: GpuWork) -> Totals:
     )
 
 
-def gpu_timeline(work: GpuWork, micro_idle_thresh_us: float | None = None) -> pl.DataFrame:
+def gpu_timeline(
+    work: GpuWork, parts: Totals, micro_idle_thresh_us: float | None = None
+) -> pl.DataFrame:
     """Return the sheet ``gpu_timeline``.
 
     If the events have ``is_recompute``, recomputed work has separate rows below the others, each
     part with its own total.
 
     Args:
+        work: The GPU work.
+        parts: Its ``totals``.
         micro_idle_thresh_us: Splits idle time into gaps shorter than this, and others.
     """
     window = work.window
     if C.is_recompute not in window.columns:
-        return _rows(work, micro_idle_thresh_us)
+        return _rows(work, parts, micro_idle_thresh_us)
     tables = []
     for flag in (False, True):
         part = window.filter(pl.col(C.is_recompute) == flag)
         if part.height or not flag:
             alone = replace(work, events=part, launches=work.launches.clear(), counts_unlinked=True)
-            rows = _rows(alone, micro_idle_thresh_us)
+            rows = _rows(alone, totals(alone), micro_idle_thresh_us)
             tables.append(rows.with_columns(pl.lit(flag).alias(C.is_recompute)))
     return pl.concat(tables)
 
 
-def _rows(work: GpuWork, micro_idle_thresh_us: float | None) -> pl.DataFrame:
-    parts = totals(work)
+def _rows(work: GpuWork, parts: Totals, micro_idle_thresh_us: float | None) -> pl.DataFrame:
     idle_ms = {"idle_time": parts.idle_time_ms}
     if micro_idle_thresh_us is not None:
         micro = _short_gaps_ns(work.window, micro_idle_thresh_us) / 1e6

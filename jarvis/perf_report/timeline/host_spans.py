@@ -152,8 +152,9 @@ def overlaps(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
     ``calls`` are a result of ``outermost``; ``call`` is a row of it.
     """
+    nothing = pl.DataFrame(schema={"gap": pl.Int64, "call": pl.Int64, C.overlap_ns: pl.Int64})
     if spans.is_empty() or calls.is_empty():
-        return pl.DataFrame(schema={"gap": pl.Int64, "call": pl.Int64, C.overlap_ns: pl.Int64})
+        return nothing
     # Thread and time in one number, so that one search finds the range of calls.
     origin = intervals.least_ns(pl.concat([spans["from_ns"], calls[C.ts_ns]])) or 0
     end = intervals.greatest_ns(pl.concat([spans["to_ns"], calls[C.end_ns]])) or 0
@@ -169,6 +170,8 @@ def overlaps(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         first=key(calls, C.end_ns).search_sorted(key(spans, "from_ns"), side="right"),
         last=key(calls, C.ts_ns).search_sorted(key(spans, "to_ns"), side="left"),
     ).filter(pl.col("first") < pl.col("last"))
+    if ranges.is_empty():
+        return nothing
     pairs = ranges.select(
         "gap", "from_ns", "to_ns", call=pl.int_ranges("first", "last", dtype=pl.Int64)
     ).explode("call")

@@ -293,10 +293,11 @@ def _filled_by(gaps: pl.DataFrame, first: str, activity: HostActivity) -> pl.Dat
     fills most of the time from ``first`` to the launch."""
     spans = _spans(gaps, first, "to_ns")
     candidates = [
-        _longest(overlaps(spans, calls), calls).with_columns(
+        _longest(overlapping, calls).with_columns(
             pl.lit(_OF_ACTIVITY[name]).alias(C.cause), pl.lit(rank).alias(C.rank)
         )
         for rank, (name, calls) in enumerate(activity.by_activity.items())
+        if not (overlapping := overlaps(spans, calls)).is_empty()
     ]
     if not candidates:
         return pl.DataFrame(schema=_CAUSE_SCHEMA)
