@@ -1,9 +1,11 @@
 """One recommendation as text, numbers and tables, shared by all Markdown reports."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import isclose
 
 import polars as pl
+import polars.selectors as cs
 
 from jarvis.findings import Finding, Impact, shown_evidence
 from jarvis.impact import (
@@ -35,6 +37,17 @@ from jarvis.text.quantities import title_of
 LITTLE_GAINED = 0.25
 """Part of the GPU time saved that the step gains, below which a saving needs a reason."""
 
+ROW = (
+    C.uid,
+    C.name,
+    C.kernel_time_us,
+    C.main_kernel,
+    C.is_top_operation,
+    C.module_path,
+    C.entry_point,
+)
+"""The columns of a recommendation's rows."""
+
 PROJECTION_COLUMNS = (
     "Target Efficiency",
     "Op Time",
@@ -46,7 +59,7 @@ PROJECTION_COLUMNS = (
 
 @dataclass(frozen=True)
 class Details:
-    """A recommendation with its rows (none outside the compute tier).
+    """A recommendation with the columns ROW of its rows (none outside the compute tier).
 
     ``target_pct`` is the target of its category. ``operators`` are those of the rows that it shares
     with categories, most time first; ``overlapping`` the other recommendations that would save the
@@ -129,9 +142,9 @@ class Details:
             unknown=None if self.totals.step is None else MESSAGES("saving.unknown"),
         )
 
-    @property
+    @cached_property
     def short_saving(self) -> Message:
-        """Return the saving and its share of the steps or of the GPU window."""
+        """The saving and its share of the steps or of the GPU window."""
         impact = self.finding.impact
         if impact is None:
             return literal(MISSING)
@@ -146,9 +159,9 @@ class Details:
     def _is_system(self) -> bool:
         return self.recommendation.result.tier == "system"
 
-    @property
+    @cached_property
     def evidence(self) -> Markdown:
-        """Return the numbers behind it, without the call site."""
+        """The numbers behind it, without the call site."""
         facts = shown_evidence(self.finding)
         if self.called_from is not None:
             facts.pop("called_from", None)
@@ -218,9 +231,13 @@ class Details:
 
 def details_of(run: Run) -> list[Details]:
     """Return every recommendation of a run with its rows, most urgent first."""
+    return run.once(_details_of)
+
+
+def _details_of(run: Run) -> list[Details]:
     numbered = recommendations(run)
     rows = {
-        key: RowsByUid(run.category_operations(key))
+        key: RowsByUid(run.category_operations(key).select(cs.by_name(*ROW, require_all=False)))
         for key, result in run.results.items()
         if result.tier == "compute" and result.findings
     }

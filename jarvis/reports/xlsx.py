@@ -1,6 +1,6 @@
 """The performance report as a formatted workbook, one tab per sheet.
 
-openpyxl writes the workbook with its styles and widths; the rows are inserted into its parts as
+openpyxl writes the workbook with its styles; the columns and rows are inserted into its parts as
 text, since an object per cell would take most of the time.
 """
 
@@ -48,7 +48,8 @@ ROWS_AT_ONCE = 10_000
 """Rows that are made in memory."""
 
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-_END_OF_ROWS = b"</sheetData>"
+_ROWS = b"<sheetData>"
+_HIDDEN = ' hidden="1"'
 _BAD_IN_TAB = re.compile(r"[\[\]:*?/\\]")
 _CORE = "docProps/core.xml"
 _DATES = re.compile(rb"(<dcterms:(?:created|modified)[^>]*>)[^<]*")
@@ -68,16 +69,18 @@ def write_workbook(
     """
     book = Workbook(write_only=True)
     used: set[str] = set()
-    rows = {}
+    parts = {}
     for position, (name, frame) in enumerate(sheets.items(), start=1):
         tab = book.create_sheet(tab_name(name, used))
-        _lay_out(tab, frame, hidden(frame.columns))
-        styles = _styles(tab, is_wrapped=name in wrapped)
-        rows[f"xl/worksheets/sheet{position}.xml"] = _rows(frame, styles)
+        tab.freeze_panes = "A2"
+        if frame.columns:
+            tab.auto_filter.ref = f"A1:{get_column_letter(frame.width)}{frame.height + 1}"
+        rows = _rows(frame, _styles(tab, is_wrapped=name in wrapped))
+        parts[f"xl/worksheets/sheet{position}.xml"] = _columns(frame, hidden(frame.columns)), rows
     buffer = io.BytesIO()
     book.save(buffer)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _write_undated(buffer, rows, path)
+    _write_undated(buffer, parts, path)
     return path
 
 
@@ -92,16 +95,14 @@ def tab_name(name: str, used: set[str]) -> str:
     return candidate
 
 
-def _lay_out(tab: Worksheet, frame: pl.DataFrame, hidden: Collection[str]) -> None:
-    """Freeze the header, fit column widths to the first cells and enable filters."""
-    tab.freeze_panes = "A2"
-    first = frame.head(MEASURED_ROWS)
-    for position, column in enumerate(first.iter_columns(), start=1):
-        dimension = tab.column_dimensions[get_column_letter(position)]
-        dimension.width = _width(column)
-        dimension.hidden = column.name in hidden
-    if frame.columns:
-        tab.auto_filter.ref = f"A1:{get_column_letter(frame.width)}{frame.height + 1}"
+def _columns(frame: pl.DataFrame, hidden: Collection[str]) -> bytes:
+    """Return the columns of a tab as XML, their widths fitted to the first cells."""
+    columns = "".join(
+        f'<col{_HIDDEN if column.name in hidden else ""} width="{_width(column)}" '
+        f'customWidth="1" min="{number}" max="{number}"/>'
+        for number, column in enumerate(frame.head(MEASURED_ROWS).iter_columns(), start=1)
+    )
+    return f"<cols>{columns}</cols>".encode() if columns else b""
 
 
 def _width(column: pl.Series) -> int:
@@ -193,8 +194,10 @@ def _text(text: str, style: int) -> str:
     return f'" s="{style}" t="inlineStr"><is><t xml:space="preserve">{held}</t></is></c>'
 
 
-def _write_undated(buffer: io.BytesIO, rows: Mapping[str, Iterable[bytes]], path: Path) -> None:
-    """Copy an archive to ``path`` with the rows of its tabs and fixed timestamps."""
+def _write_undated(
+    buffer: io.BytesIO, parts: Mapping[str, tuple[bytes, Iterable[bytes]]], path: Path
+) -> None:
+    """Copy an archive to ``path`` with the columns and rows of its tabs and fixed timestamps."""
     with (
         zipfile.ZipFile(buffer) as source,
         open_output(path) as file,
@@ -204,9 +207,10 @@ def _write_undated(buffer: io.BytesIO, rows: Mapping[str, Iterable[bytes]], path
             content = source.read(name)
             if name == _CORE:
                 content = _DATES.sub(rb"\g<1>1980-01-01T00:00:00Z", content)
-            start, end, rest = content.partition(_END_OF_ROWS)
+            columns, rows = parts.get(name, (b"", ()))
+            start, rows_start, rest = content.partition(_ROWS)
             with target.open(name, "w") as member:
-                for part in (start, *rows.get(name, ()), end, rest):
+                for part in (start, columns, rows_start, *rows, rest):
                     member.write(part)
 
 
