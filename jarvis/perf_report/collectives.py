@@ -24,7 +24,7 @@ from jarvis.perf_report.communication_names import (
     recorded_kind,
     rule_of,
 )
-from jarvis.perf_report.intervals import END, covered_until, microseconds
+from jarvis.perf_report.intervals import END, covered_during, microseconds
 from jarvis.perf_report.timeline.steps import during
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, GpuWork
 from jarvis.schemas import dtypes
@@ -211,7 +211,7 @@ def _with_overlap(rows: pl.DataFrame, work: GpuWork) -> pl.DataFrame:
     """Return kernels with ``overlap_ns``, in which compute runs, and ``exposed_ns``."""
     compute = work.events.filter(pl.col(C.kind) == COMPUTE)
     starts, ends = rows[C.ts_ns].to_numpy(), rows[C.end_ns].to_numpy()
-    overlap = covered_until(compute, ends) - covered_until(compute, starts)
+    overlap = covered_during(compute, starts, ends)
     return rows.with_columns(
         pl.Series(C.overlap_ns, overlap, pl.Int64),
         pl.Series(C.exposed_ns, np.asarray(ends - starts - overlap), pl.Int64),

@@ -76,6 +76,13 @@ def covered_by_bin(events: pl.DataFrame, edges: Int64s) -> Int64s:
     return covered
 
 
+def covered_during(events: pl.DataFrame, starts: Int64s, ends: Int64s) -> Int64s:
+    """Return the covered time in each span, in ns."""
+    before, until = covered_until(events, np.stack([starts, ends]))
+    covered: Int64s = until - before
+    return covered
+
+
 def covered_until(events: pl.DataFrame, times: Int64s) -> Int64s:
     """Return the covered time before each of ``times``, an array of any shape, in ns."""
     begins, ends = added_parts(events)

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.core.arrays import Int64s
-from jarvis.perf_report.intervals import added_parts, covered_until
+from jarvis.perf_report.intervals import added_parts, covered_during
 from jarvis.ranks.members import RANK, Batch
 from jarvis.ranks.roles import stages_of
 from jarvis.schemas.names import C
@@ -87,7 +87,7 @@ def _free_ms(
     compute: pl.DataFrame, groups: Int64s, count: int, begins: Int64s, ends: Int64s
 ) -> pl.Series:
     """Return the time of the spans of each group beside which nothing is computed."""
-    covered = covered_until(compute, ends) - covered_until(compute, begins)
+    covered = covered_during(compute, begins, ends)
     return pl.Series(np.bincount(groups, ends - begins - covered, count) / 1e6)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from jarvis.perf_report.intervals import covered_until
+from jarvis.perf_report.intervals import covered_during
 from jarvis.perf_report.timeline.states import State
 from jarvis.ranks.events import TEXT
 from jarvis.ranks.members import RANK, Batch
@@ -54,10 +54,9 @@ class Times:
         spans = states.select(
             *(C.rank, C.state, C.detail, C.dur_ns), batch.on_axis(C.start_ns).alias(C.ts_ns)
         )
-        rest, both = ends - begins, np.stack([begins, ends])
+        rest = ends - begins
         for (state, detail), of_state in spans.group_by(C.state, C.detail, maintain_order=True):
-            before, until = covered_until(of_state, both)
-            inside = until - before
+            inside = covered_during(of_state, begins, ends)
             rest = rest - inside
             key = str(state), None if detail is None else str(detail)
             self._add(key, inside, instance, is_late)

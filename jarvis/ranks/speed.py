@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 
-from jarvis.perf_report.intervals import covered_until
+from jarvis.perf_report.intervals import covered_during
 from jarvis.perf_report.work import COMPUTE
 from jarvis.ranks.events import TEXT
 from jarvis.ranks.members import Batch
@@ -153,11 +152,11 @@ def _signatures(batch: Batch, operations: pl.DataFrame, kernels: pl.DataFrame) -
     )
     starts = work.select(batch.on_axis(C.ts_ns)).to_series().to_numpy()
     ends = starts + work[C.dur_ns].to_numpy()
-    before, until = covered_until(spans, np.stack([starts, ends]))
+    beside = covered_during(spans, starts, ends)
     devices = {member.rank: member.info.device_name for member in batch.members}
     return (
         work.select(C.rank, C.operation_uid, C.dur_ns, pl.col(C.name).cast(TEXT).alias(C.kernel))
-        .filter(pl.Series(until == before))
+        .filter(pl.Series(beside == 0))
         .group_by(C.rank, C.operation_uid, C.kernel)
         .agg(pl.col(C.dur_ns).sum(), pl.len().alias("calls"))
         .join(operations, left_on=[C.rank, C.operation_uid], right_on=[C.rank, C.uid])

@@ -4,7 +4,7 @@ import polars as pl
 
 from jarvis.analyses.operations import timeline_window
 from jarvis.analyses.system.cpu_idle.sources import placed, where
-from jarvis.perf_report.intervals import covered_until
+from jarvis.perf_report.intervals import covered_during
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.step_account import LABELS, StepAccount, step_name
 from jarvis.perf_report.work import COMPUTE
@@ -56,7 +56,7 @@ def _unlinked_compute_ns(run: Run) -> int:
     starts = timed[C.start_ns].to_numpy()
     ends = starts + timed[C.dur_ns].to_numpy()
     linked = timeline_window(run.table("gpu_work")).filter(kind=COMPUTE)
-    linked_ns = covered_until(linked, ends) - covered_until(linked, starts)
+    linked_ns = covered_during(linked, starts, ends)
     return account.parts_ns[C.compute_ns] - int(linked_ns.sum())
 
 

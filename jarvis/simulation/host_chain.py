@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.core.arrays import Int64s
-from jarvis.perf_report.intervals import covered_until
+from jarvis.perf_report.intervals import covered_during
 from jarvis.perf_report.timeline.host_spans import union
 from jarvis.schemas.names import C
 from jarvis.simulation.events import Calls, Recording, runs
@@ -78,5 +78,5 @@ def _threads_in_turns(recording: Recording) -> dict[int, list[int]]:
 
 
 def _overlap_ns(one: pl.DataFrame, other: pl.DataFrame) -> int:
-    ends, starts = other[C.end_ns].to_numpy(), other[C.ts_ns].to_numpy()
-    return int((covered_until(one, ends) - covered_until(one, starts)).sum())
+    starts, ends = other[C.ts_ns].to_numpy(), other[C.end_ns].to_numpy()
+    return int(covered_during(one, starts, ends).sum())

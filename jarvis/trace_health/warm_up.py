@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from jarvis.perf_report.intervals import END, covered_ns, covered_until
+from jarvis.perf_report.intervals import END, covered_during, covered_ns
 from jarvis.perf_report.timeline.host_spans import LOADS_KERNELS, SLOW_LAUNCH_NS
 from jarvis.perf_report.timeline.steps import StepSource, step_marks
 from jarvis.schemas.names import C
@@ -107,7 +107,7 @@ def _first_launches(trace: Trace) -> pl.DataFrame:
         return slow
     busy = trace.gpu_events.drop_nulls([C.ts_ns, C.dur_ns])
     ends, starts = (slow.select(each).to_series().to_numpy() for each in (END, pl.col(C.ts_ns)))
-    busy_ns = covered_until(busy, ends) - covered_until(busy, starts)
+    busy_ns = covered_during(busy, starts, ends)
     launched = (
         trace.launches.join(calls.select(C.ts_ns, **{C.runtime_uid: C.uid}), on=C.runtime_uid)
         .join(trace.gpu_events.select(kernel=C.name, **{C.gpu_uid: C.uid}), on=C.gpu_uid)

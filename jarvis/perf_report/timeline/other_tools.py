@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.core.arrays import Int64s
-from jarvis.perf_report.intervals import END, covered_ns, covered_until
+from jarvis.perf_report.intervals import END, covered_during, covered_ns
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.metadata import STEP_PREFIX
@@ -238,10 +238,7 @@ def _spans(*frames: pl.DataFrame) -> pl.DataFrame:
 
 def _covered_ns(events: pl.DataFrame, windows: pl.DataFrame) -> Int64s:
     """Return the busy time of the events in each window (``ts_ns, end_ns``)."""
-    times = windows.select(pl.concat_list(C.ts_ns, C.end_ns).explode()).to_series().to_numpy()
-    until = covered_until(events, times)
-    covered: Int64s = until[1::2] - until[::2]
-    return covered
+    return covered_during(events, windows[C.ts_ns].to_numpy(), windows[C.end_ns].to_numpy())
 
 
 def _utilization_pct(kernels: pl.DataFrame, marks: pl.DataFrame) -> float | None:

@@ -16,6 +16,7 @@ from jarvis.core.arrays import Int64s
 from jarvis.perf_report.intervals import (
     END,
     added_parts,
+    covered_during,
     covered_ns,
     covered_until,
     greatest_ns,
@@ -120,8 +121,8 @@ def _for_the_gpu_ns(
     if account.timed_by is TimedBy.GPU:
         starts, ends = C.host_start_ns, pl.col(C.host_start_ns) + pl.col(C.host_dur_ns)
     spans = steps.select(first=starts, last=ends)
-    until = (covered_until(waits, spans[side].to_numpy()) for side in ("last", "first"))
-    waiting_ns = int(np.subtract(*until).sum()) if waits.height else 0
+    first, last = (side.to_numpy() for side in spans)
+    waiting_ns = int(covered_during(waits, first, last).sum()) if waits.height else 0
     if account.timed_by is TimedBy.GPU:
         host_ns = int(spans.select(pl.col("last") - pl.col("first")).sum().item())
         return max(account.total_ns - (host_ns - waiting_ns), 0)

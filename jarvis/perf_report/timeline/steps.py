@@ -10,7 +10,7 @@ import polars as pl
 
 from jarvis.core.arrays import Int64s
 from jarvis.perf_models import step_annotation
-from jarvis.perf_report.intervals import END, added_parts, covered_until, greatest_ns, least_ns
+from jarvis.perf_report.intervals import END, added_parts, covered_during, greatest_ns, least_ns
 from jarvis.perf_report.timeline.host_spans import outermost, with_threads
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, GpuWork
@@ -271,14 +271,14 @@ def _without_carried_in(rows: pl.DataFrame, idle_gaps: pl.DataFrame) -> pl.DataF
 def _parts(rows: pl.DataFrame, window: pl.DataFrame) -> pl.DataFrame:
     """Return ``step`` and PARTS of timed steps: what the GPU does during each."""
     starts, ends = rows[C.start_ns].to_numpy(), rows[C.end_ns].to_numpy()
-
-    def covered(events: pl.DataFrame) -> Int64s:
-        during: Int64s = covered_until(events, ends) - covered_until(events, starts)
-        return during
-
-    compute = covered(window.filter(pl.col(C.kind) == COMPUTE))
-    compute_or_comm = covered(window.filter(pl.col(C.kind).is_in([COMPUTE, COMMUNICATION])))
-    busy = covered(window)
+    compute, compute_or_comm, busy = (
+        covered_during(events, starts, ends)
+        for events in (
+            window.filter(pl.col(C.kind) == COMPUTE),
+            window.filter(pl.col(C.kind).is_in([COMPUTE, COMMUNICATION])),
+            window,
+        )
+    )
     first, last = _busy_spans(window, starts, ends)
     before, after = first - starts, ends - last
     return pl.DataFrame(
