@@ -191,7 +191,8 @@ def low_baseline(data: CategoryData) -> Iterator[Finding]:
 
 def time_ms_by(rows: pl.DataFrame, column: str) -> dict[str, JsonValue]:
     """Return GPU time in ms by the values of a column."""
-    times = rows.drop_nulls(column).group_by(column).agg(pl.col(C.kernel_time_us).sum() / 1000)
+    timed = rows[[column, C.kernel_time_us]].drop_nulls(column)
+    times = timed.group_by(column).agg(pl.col(C.kernel_time_us).sum() / 1000)
     return dict(times.sort(column).iter_rows())
 
 

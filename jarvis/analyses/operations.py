@@ -336,7 +336,7 @@ def references(rows: pl.DataFrame) -> tuple[OpRef, ...]:
 def weighted_efficiency(rows: pl.DataFrame) -> float | None:
     """Return the time-weighted ``pct_roofline`` of the rows with a reliable one; None without
     any."""
-    known = rows.filter(impact.has_efficiency())
+    known = rows[[C.pct_roofline, C.bound, C.kernel_time_us]].filter(impact.has_efficiency())
     time_us = float(known[C.kernel_time_us].sum())
     if time_us <= 0:
         return None

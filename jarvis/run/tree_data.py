@@ -44,7 +44,7 @@ def main_call_paths(
 
 def main_uids(rows: pl.DataFrame) -> list[int]:
     """Return the uids of a category's rows (most time first) that get a call path."""
-    main = rows.filter(
+    main = rows[[C.uid, C.percent_of_category, C.is_top_operation]].filter(
         (pl.col(C.percent_of_category) > MAIN_SHARE_PCT) | pl.col(C.is_top_operation)
     )
     chosen = main if main.height >= MAIN_ROWS else rows.head(MAIN_ROWS)

@@ -225,6 +225,7 @@ class Preparation:
 
 def _time_breakdown(rows: pl.DataFrame) -> dict[str, JsonValue]:
     kernel_us, host_us = pl.col(C.kernel_time_us), pl.col(C.host_time_us)
+    rows = rows[[C.kernel_time_us, C.host_time_us, C.operation_count]]
     waiting = rows.filter(host_us > SYNC_RATIO * kernel_us)
     kernel_ms = float(rows[C.kernel_time_us].sum()) / 1000
     sync_ms = float((waiting[C.host_time_us] - waiting[C.kernel_time_us]).sum()) / 1000

@@ -111,10 +111,21 @@ def bound_type(bound: str | None) -> str | None:
     return "memory" if bound == MEMORY_ONLY else bound
 
 
+_ESTIMATED = [
+    C.name,
+    C.uid,
+    C.bound,
+    "library",
+    C.kernel_time_us,
+    C.pct_roofline,
+    C.percent_of_total,
+]
+
+
 def operation_estimates(category: str, rows: pl.DataFrame) -> list[JsonValue]:
     """Return the rows with a known and relevant gap to the roofline, largest score first."""
     efficiency = pl.col(C.pct_roofline)
-    rated = rows.filter(impact.has_efficiency() & (efficiency < impact.FULL_PCT))
+    rated = rows[_ESTIMATED].filter(impact.has_efficiency() & (efficiency < impact.FULL_PCT))
     estimates = [_estimate(category, row) for row in rated.iter_rows(named=True)]
     estimates.sort(key=lambda e: (-e["impact_score"], e["ex_uid"]))
     return [e for e in estimates if e["impact_score"] >= MIN_OPERATION_SCORE]
