@@ -453,7 +453,7 @@ def calls_are_independent(facts: Facts, subject: Subject) -> bool:
     events = facts.table("gpu_work", *_STREAM, C.ts_ns, C.operation_uid, C.launcher_uid)
     if events.is_empty():
         return False
-    ordered = events.sort(*_STREAM, C.ts_ns)
+    ordered = events.sort(*_STREAM, C.ts_ns, maintain_order=True)
     before = ordered.select(pl.all().shift().name.suffix("_before"))
     is_one = pl.col(C.operation_uid).is_in(subject.uids)
     calls = ordered.hstack(before).filter(is_one)

@@ -70,7 +70,7 @@ def unified_calls(
     chosen = (
         calls.rows(collected[C.uid])
         .join(collected, on=C.uid)
-        .sort(_REPORT_ORDER)
+        .sort(_REPORT_ORDER, maintain_order=True)
         .drop(_REPORT_ORDER)
         .with_columns(pl.col(C.uid).alias(C.source_uid), pl.lit(False).alias(C.is_synthetic))
     )

@@ -123,7 +123,7 @@ class GpuWork:
             C.owner_uid,
             self.launches[C.link_index].gather(pairs_frame[C.position]).alias(C.link_index),
             event=self.launches["event"].gather(pairs_frame[C.position]),
-        ).sort(C.owner_uid, C.link_index)
+        ).sort(C.owner_uid, C.link_index, maintain_order=True)
         events = self.events.select(pl.col(C.uid).alias(C.gpu_uid), *columns)
         return rows.drop("event").hstack(events[rows["event"]])
 
@@ -165,4 +165,6 @@ def gpu_work(
     # Negative durations count as 0; trace health reports them.
     duration = pl.col(C.dur_ns).clip(lower_bound=0)
     events = timed.with_columns(duration, kind.cast(_KINDS).alias(C.kind)).hstack(places)
-    return GpuWork(events, launches.sort("order", C.link_index), tree, counts_unlinked)
+    return GpuWork(
+        events, launches.sort("order", C.link_index, maintain_order=True), tree, counts_unlinked
+    )

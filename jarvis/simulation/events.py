@@ -268,7 +268,7 @@ def _gpu(
         launches.join(positions, on=C.runtime_uid).group_by(C.gpu_uid).agg(pl.col("launch").max())
     )
     rows = events.with_columns(pl.col(C.device, C.stream).fill_null(-1)).sort(
-        C.device, C.stream, C.ts_ns, C.end_ns, C.uid
+        C.device, C.stream, C.ts_ns, C.end_ns, C.uid, maintain_order=True
     )
     rows = rows.join(linked, left_on=C.uid, right_on=C.gpu_uid, how="left", maintain_order="left")
     return GpuEvents(

@@ -137,7 +137,9 @@ def _spans(trace: Trace, graph: Graph) -> tuple[pl.DataFrame, int]:
         ]
     )
     longest = _longest(found)
-    return longest.sort(C.thread, C.start_ns, C.uid, C.cause), found.height - longest.height
+    order = (C.thread, C.start_ns, C.uid, C.cause)
+    # Keeping equal rows in order makes it a merge of parts that are in order.
+    return longest.sort(order, maintain_order=True), found.height - longest.height
 
 
 def _longest(spans: pl.DataFrame) -> pl.DataFrame:

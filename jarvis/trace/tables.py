@@ -211,7 +211,7 @@ def table(
         )
         for group in groups
     ]
-    return frames[0] if len(frames) == 1 else pl.concat(frames).sort(C.uid)
+    return frames[0] if len(frames) == 1 else pl.concat(frames).sort(C.uid, maintain_order=True)
 
 
 def arguments(

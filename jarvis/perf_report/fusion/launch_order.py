@@ -132,7 +132,8 @@ def launch_order(
     frames = call_frames(tree)
     order = frames.places(steps[C.source_uid].to_numpy())
     is_placed = (order >= 0) & ~frames.is_dropped[order]
-    steps = steps.with_columns(order=order).filter(is_placed).sort("order", C.uid)
+    steps = steps.with_columns(order=order).filter(is_placed)
+    steps = steps.sort("order", C.uid, maintain_order=True)
     at = steps["order"].to_numpy()
     marks = marked(frames, at)
     scope, is_bounded = scopes(marks, at, steps["can_fuse"].to_numpy(), host_calls)

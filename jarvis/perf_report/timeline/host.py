@@ -91,7 +91,11 @@ class HostTimeline:
         return (
             self._numbered(self._stored)
             .with_columns(tuples_text(C.input_dims))
-            .sort(C.thread, C.ts_ns, C.dur_ns, C.uid, descending=[False, False, True, False])
+            .sort(
+                *(C.thread, C.ts_ns, C.dur_ns, C.uid),
+                descending=[False, False, True, False],
+                maintain_order=True,  # merges the calls of each kind, which are in order
+            )
         )
 
     @cached_property

@@ -183,7 +183,8 @@ def _query_runs(calls: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
     launching = calls.drop_nulls("own_ns").select(THREAD_KEY).unique()
     of_threads = calls.join(launching, on=THREAD_KEY, how="semi", nulls_equal=True)
     is_query = pl.col(C.name).str.contains(_QUERIES)
-    runs = of_threads.sort(*THREAD_KEY, C.ts_ns).with_columns(
+    # Keeping equal rows in order is faster: the calls of a thread are nearly in order.
+    runs = of_threads.sort(*THREAD_KEY, C.ts_ns, maintain_order=True).with_columns(
         is_query=is_query, run=pl.struct(*THREAD_KEY, is_query).rle_id()
     )
     return (
