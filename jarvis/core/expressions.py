@@ -17,3 +17,9 @@ def first_of(
     for text, test in reversed([*tests.items()]):
         found = pl.when(test).then(pl.lit(text, pl.String)).otherwise(found)
     return found
+
+
+def contains(texts: pl.Series, pattern: str) -> pl.Series:
+    """Return whether each text contains a pattern; each distinct text is tested once."""
+    distinct = texts.unique()
+    return texts.is_in(distinct.filter(distinct.str.contains(pattern)).implode())

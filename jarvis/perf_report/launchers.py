@@ -39,16 +39,15 @@ def with_op_category(
     first_kernel = direct.group_by(C.owner_uid, maintain_order=True).agg(
         first_kernel=pl.col(C.name).first()
     )
-    kernel = pl.col("first_kernel")
-    by_kernel = pl.when(kernel.str.starts_with(_NATIVE_KERNEL)).then(
-        pl.coalesce(
-            *(
-                pl.when(kernel.str.contains(c, literal=True)).then(pl.lit(c))
-                for c in _KERNEL_CATEGORIES
-            )
-        )
+    of_kernels = {
+        kernel: next((c for c in _KERNEL_CATEGORIES if c in kernel), None)
+        for kernel in first_kernel["first_kernel"].unique()
+        if kernel.startswith(_NATIVE_KERNEL)
+    }
+    by_name, by_kernel = (
+        pl.col(column).replace_strict(categories, default=None, return_dtype=pl.String)
+        for column, categories in ((C.name, named), ("first_kernel", of_kernels))
     )
-    by_name = pl.col(C.name).replace_strict(named, default=None, return_dtype=pl.String)
     return (
         calls.join(
             first_kernel,

@@ -178,14 +178,17 @@ def _of_work(work: pl.DataFrame) -> pl.DataFrame:
 
     ``crosses_link``: most of the time of its GPU events is in copies from or to the host.
     """
-    is_over_link = (pl.col(C.kind) == COPY) & copy_direction().is_in(["H2D", "D2H"])
-    over_link_ns = pl.col(C.dur_ns).filter(is_over_link).sum()
+    copies = work.filter(pl.col(C.kind) == COPY)
+    over_link = copies.filter(copy_direction().is_in(["H2D", "D2H"]))
+    over_link_ns = over_link.group_by(C.operation_uid).agg(over_link_ns=pl.col(C.dur_ns).sum())
     return (
         work.group_by(C.operation_uid)
-        .agg(
-            pl.len().alias(C.kernel_count),
-            (2 * over_link_ns > pl.col(C.dur_ns).sum()).alias(C.crosses_link),
+        .agg(pl.len().alias(C.kernel_count), pl.col(C.dur_ns).sum())
+        .join(over_link_ns, on=C.operation_uid, how="left")
+        .with_columns(
+            (2 * pl.col("over_link_ns").fill_null(0) > pl.col(C.dur_ns)).alias(C.crosses_link)
         )
+        .drop(C.dur_ns, "over_link_ns")
         .join(_time_of(work, COMMUNICATION, C.comm_time_us), on=C.operation_uid, how="left")
         .join(_time_of(work, COPY, COPY_TIME_US), on=C.operation_uid, how="left")
         .with_columns(pl.col(C.comm_time_us, COPY_TIME_US).fill_null(0.0))
@@ -257,7 +260,12 @@ def gpu_work_table(work: GpuWork, of: UnifiedCalls, host_calls: HostCalls) -> pl
         C.uid, keep="first"
     )
     kinds = pl.col(C.name).str.extract_groups(r"\((?<src>\w+) -> (?<dst>\w+)\)")
-    is_copy = pl.col(C.kind) == COPY
+    copies = work.events.filter(pl.col(C.kind) == COPY).select(
+        C.uid,
+        copy_direction(),
+        kinds.struct.field("src").alias(C.src_kind),
+        kinds.struct.field("dst").alias(C.dst_kind),
+    )
     return (
         work.events.join(rows, on=C.uid, how="left", maintain_order="left")
         .join(
@@ -266,11 +274,7 @@ def gpu_work_table(work: GpuWork, of: UnifiedCalls, host_calls: HostCalls) -> pl
             how="left",
             maintain_order="left",
         )
-        .with_columns(
-            pl.when(is_copy).then(copy_direction()).alias(C.direction),
-            pl.when(is_copy).then(kinds.struct.field("src")).alias(C.src_kind),
-            pl.when(is_copy).then(kinds.struct.field("dst")).alias(C.dst_kind),
-        )
+        .join(copies, on=C.uid, how="left", maintain_order="left")
     )
 
 

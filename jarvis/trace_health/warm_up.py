@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from jarvis.core.expressions import contains
 from jarvis.perf_report.intervals import END, covered_during, covered_ns
 from jarvis.perf_report.timeline.host_spans import LOADS_KERNELS, SLOW_LAUNCH_NS
 from jarvis.perf_report.timeline.steps import StepSource, step_marks
@@ -39,12 +40,13 @@ def warm_up_facts(trace: Trace) -> Iterator[Fact]:
     steps_ns = int(spans.select((pl.col("to_ns") - pl.col("from_ns")).sum()).item())
     if not steps_ns:
         return
+    runtime = trace.runtime[C.name]
     named = {
         name: _within(calls, spans)
         for name, calls in {
-            "module load": trace.runtime.filter(pl.col(C.name).str.contains(LOADS_KERNELS)),
+            "module load": trace.runtime.filter(contains(runtime, LOADS_KERNELS)),
             "slow first launch call": _first_launches(trace),
-            "memory allocation": trace.runtime.filter(pl.col(C.name).str.contains(_ALLOCATES)),
+            "memory allocation": trace.runtime.filter(contains(runtime, _ALLOCATES)),
             "autotuning call": _named(trace, _TUNES),
             "warm-up annotation": trace.host_annotations.filter(
                 pl.col(C.name).str.contains(_WARMS_UP)
@@ -98,10 +100,8 @@ def _within(calls: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 def _first_launches(trace: Trace) -> pl.DataFrame:
     """Return slow launch calls that use a kernel for the first time while the GPU does not work."""
     calls = trace.runtime.drop_nulls([C.ts_ns, C.dur_ns])
-    slow = calls.filter(
-        (pl.col(C.dur_ns) >= SLOW_LAUNCH_NS)
-        & pl.col(C.name).str.contains(_LAUNCHES)
-        & ~pl.col(C.name).is_in(GRAPH_LAUNCHES)
+    slow = calls.filter(pl.col(C.dur_ns) >= SLOW_LAUNCH_NS).filter(
+        pl.col(C.name).str.contains(_LAUNCHES), ~pl.col(C.name).is_in(GRAPH_LAUNCHES)
     )
     if slow.is_empty():
         return slow
@@ -123,7 +123,7 @@ def _first_launches(trace: Trace) -> pl.DataFrame:
 def _named(trace: Trace, pattern: str) -> pl.DataFrame:
     frames = (trace.annotations, trace.cpu_ops, trace.python_functions, trace.runtime)
     return pl.concat(
-        events.select(_CALL).filter(pl.col(C.name).str.contains(pattern)) for events in frames
+        events.select(_CALL).filter(contains(events[C.name], pattern)) for events in frames
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.core.arrays import Int64s
+from jarvis.core.expressions import contains
 from jarvis.perf_report.intervals import (
     END,
     added_parts,
@@ -149,19 +150,19 @@ def host_waits(trace: Trace, work: GpuWork) -> pl.DataFrame:
     events = work.events.select(C.launch_uid, C.ts_ns, END.alias(C.end_ns))
     if calls.is_empty() or events.is_empty():
         return pl.DataFrame(schema={C.ts_ns: pl.Int64, C.dur_ns: pl.Int64})
-    name, is_long = pl.col(C.name), pl.col(C.end_ns) - pl.col(C.ts_ns) >= MIN_WAIT_NS
-    is_launch = name.str.contains(_LAUNCHES) & ~name.is_in(GRAPH_LAUNCHES)
+    is_long = pl.col(C.end_ns) - pl.col(C.ts_ns) >= MIN_WAIT_NS
     own = events.drop_nulls(C.launch_uid).group_by(C.launch_uid).agg(pl.col(C.end_ns).max())
     calls = calls.join(
         own.select(pl.col(C.launch_uid).alias(C.uid), own_ns=C.end_ns), on=C.uid, how="left"
     )
+    names = calls[C.name]
     is_done = (pl.col("own_ns") <= pl.col(C.end_ns) + MAX_SKEW_NS).fill_null(True)
     candidates = calls.filter(
-        pl.when(is_launch)
+        pl.when(contains(names, _LAUNCHES) & ~names.is_in(GRAPH_LAUNCHES))
         .then(pl.Series(_outstanding(calls, events) >= FULL_QUEUE))
-        .when(name.str.contains(_COPIES))
+        .when(contains(names, _COPIES))
         .then(is_done | is_long)
-        .otherwise((name.str.contains(_WAITS) | is_long) & ~name.str.contains(_QUERIES))
+        .otherwise((contains(names, _WAITS) | is_long) & ~contains(names, _QUERIES))
     )
     found = pl.concat([candidates.select(C.uid, C.ts_ns, C.end_ns), _query_runs(calls, own)])
     return _until_awaited(found, events)
@@ -182,13 +183,14 @@ def _query_runs(calls: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
     """Return ``uid, ts_ns, end_ns`` of queries in a row on threads that launch GPU work."""
     launching = calls.drop_nulls("own_ns").select(THREAD_KEY).unique()
     of_threads = calls.join(launching, on=THREAD_KEY, how="semi", nulls_equal=True)
-    is_query = pl.col(C.name).str.contains(_QUERIES)
-    # Keeping equal rows in order is faster: the calls of a thread are nearly in order.
-    runs = of_threads.sort(*THREAD_KEY, C.ts_ns, maintain_order=True).with_columns(
-        is_query=is_query, run=pl.struct(*THREAD_KEY, is_query).rle_id()
-    )
+    is_query = contains(of_threads[C.name], _QUERIES)
+    if not is_query.any():
+        return of_threads.clear().select(C.uid, C.ts_ns, C.end_ns)
     return (
-        runs.filter("is_query")
+        of_threads.with_columns(is_query=is_query)
+        .sort(*THREAD_KEY, C.ts_ns, maintain_order=True)  # faster: they are nearly in order
+        .with_columns(run=pl.struct(*THREAD_KEY, "is_query").rle_id())
+        .filter("is_query")
         .group_by("run")
         .agg(pl.col(C.uid).first(), pl.col(C.ts_ns).min(), pl.col(C.end_ns).max(), n=pl.len())
         .filter(pl.col("n") >= MIN_QUERIES)
