@@ -314,9 +314,10 @@ def worded(finding: Finding) -> dict[str, JsonValue]:
     evidence: dict[str, JsonValue] = {
         title_of(name): value for name, value in shown_evidence(finding).items()
     }
-    left_out = set() if finding.events else {"events"}
+    left_out = {*sentences, "evidence"} if finding.events else {*sentences, "evidence", "events"}
     fields = finding.model_dump(mode="json", exclude=left_out)
-    return {**fields, **sentences, "evidence": evidence}
+    found = {**fields, **sentences, "evidence": evidence}
+    return {name: found[name] for name in Finding.model_fields if name in found}
 
 
 def as_data(finding: Finding) -> dict[str, JsonValue]:

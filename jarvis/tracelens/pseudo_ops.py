@@ -97,11 +97,11 @@ def kernel_pseudo_ops(cpu_ops: pl.DataFrame, first_uid: int) -> pl.Series:
 
 def without_carried(calls: pl.DataFrame) -> pl.DataFrame:
     """Return calls with the concrete inputs of their own op, without the additional arguments."""
-    inputs = pl.col(C.concrete_inputs)
+    inputs = calls[C.concrete_inputs]
+    if not inputs.unique().cast(pl.String).str.contains(_CARRIED).any():
+        return calls
     stripped = inputs.cast(pl.String).str.replace(_CARRIED, "]")
-    return calls.with_columns(
-        stripped.cast(calls.schema[C.concrete_inputs]).alias(C.concrete_inputs)
-    )
+    return calls.with_columns(stripped.cast(inputs.dtype))
 
 
 def _fused_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:

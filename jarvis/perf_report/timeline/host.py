@@ -104,8 +104,9 @@ class HostTimeline:
         return self._numbered(self._bins).sort(C.thread, C.start_ns)
 
     def _numbered(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Replace the preliminary thread number by the final one."""
-        return rows.join(self.threads.select("_thread", C.thread), on="_thread")
+        """Return rows with the final thread number."""
+        numbers = self.threads.sort("_thread")[C.thread]
+        return rows.with_columns(numbers.gather(rows["_thread"]).alias(C.thread))
 
     @cached_property
     def _calls(self) -> dict[HostCall, pl.DataFrame]:
