@@ -135,6 +135,11 @@ class CategoryData:
             self.note_target()
         return made
 
+    def found(self, check: "Check") -> list[Finding]:
+        """Return the findings of a check; those of another target if it does not read the
+        target."""
+        return self.once(check, lambda watched: list(check(watched)))
+
     @property
     def bases(self) -> dict[str, float]:
         """Return compute and total time in ms, which savings are shares of (keywords of

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from jarvis import impact, savings
 from jarvis.analyses.attention_copies import without_removed
-from jarvis.analyses.base import Analysis, CategoryData, Check
+from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.baseline import Baseline, measure_baseline
 from jarvis.analyses.chain_context import with_chains
 from jarvis.analyses.chains import Chain, chains
@@ -256,22 +256,17 @@ def _run(
 
 
 def _findings(analysis: Analysis, data: CategoryData) -> list[Finding]:
-    specific = [finding for check in analysis.specific for finding in _found(check, data)]
+    specific = [finding for check in analysis.specific for finding in data.found(check)]
     explained = frozenset(row.uid for finding in specific for row in finding.operations)
     rest = replace(data, explained_uids=explained)
     last = [check for check in analysis.checks if unwrap(check) is nothing_to_fix]
     found = [*specific]
     for check in analysis.checks:
         if check not in last:
-            found += _found(check, rest)
+            found += rest.found(check)
     if not has_work(found):
-        found += (finding for check in last for finding in _found(check, rest))
+        found += (finding for check in last for finding in rest.found(check))
     return found
-
-
-def _found(check: Check, data: CategoryData) -> list[Finding]:
-    """Return the findings of a check; those of another target if it does not read the target."""
-    return data.once(check, lambda watched: list(check(watched)))
 
 
 def _has_data(analysis: Analysis, data: CategoryData) -> bool:

@@ -82,6 +82,7 @@ def write_analysis(
         with step(first + 2, progress, steps):
             named = identifier or analysis_id(source.info.sha256, options)
             run = _run(source, split, outcomes, inference, options, warning, named)
+            run = replace(run, made_simulation=simulation)
             if compared_with is not None:
                 comparison = compare(run, compared_with)
                 run = run.with_tables(comparison.tables())

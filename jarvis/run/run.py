@@ -102,7 +102,8 @@ class Run:
     """One analyzed trace. Immutable: changed tables require a new instance.
 
     ``results`` are the analyses' by key, in page order; ``root`` is the run directory that it was
-    loaded from. A run whose findings were computed again at other targets has its ``stored`` run.
+    loaded from. A run whose findings were computed again at other targets has its ``stored`` run,
+    and one that was just made the simulation that its findings used (``made_simulation``).
     """
 
     manifest: Manifest
@@ -111,6 +112,7 @@ class Run:
     paths_by_category: Mapping[str, Mapping[int, CallPath]]
     root: Path | None = None
     stored: Self | None = None
+    made_simulation: Simulation | None = None
 
     @classmethod
     def load(cls, root: Path | str) -> Self:
@@ -209,6 +211,8 @@ class Run:
         """
         if self.stored is not None:
             return self.stored.simulation
+        if self.made_simulation is not None:
+            return self.made_simulation
         return Simulation.of(self.tables, self.manifest.simulation)
 
     @cached_property

@@ -33,7 +33,7 @@ def prepare(data: CategoryData) -> dict[str, JsonValue]:
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
     """Return the three assessments, the patterns, and a cross-check with ``gpu_timeline``."""
-    findings = [finding for check in CHECKS for finding in check(data)]
+    findings = [finding for check in CHECKS for finding in data.found(check)]
     return {
         "total_time_ms": data.totals.total_time_ms,
         **prepare(data),
