@@ -121,8 +121,7 @@ class PerfReport(ReportContext):
     @conformed
     def collectives(self) -> pl.DataFrame:
         """Every communication kernel."""
-        marks = steps.step_marks(self._recording)
-        return collectives.collectives(self._trace, self._work, marks)
+        return collectives.collectives(self._trace, self._work, self._marks)
 
     @conformed
     def idle_gaps(self) -> pl.DataFrame:
@@ -188,8 +187,7 @@ class PerfReport(ReportContext):
     def is_inference(self) -> bool:
         """Whether an inference engine marks the steps, or GPU graphs are replayed."""
         graphs = graph_launches(self._recording, self._all_work)
-        sources = steps.step_marks(self._recording)[C.source]
-        return graphs.height > 0 or steps.StepSource.ENGINE.value in sources
+        return graphs.height > 0 or steps.StepSource.ENGINE.value in self._marks[C.source]
 
     @cached_property
     def layers(self) -> Layers:
@@ -207,7 +205,11 @@ class PerfReport(ReportContext):
 
     @cached_property
     def _steps(self) -> pl.DataFrame:
-        return steps.steps(self._recording, self._all_work, self._all_gaps)
+        return steps.steps(self._recording, self._all_work, self._all_gaps, self._marks)
+
+    @cached_property
+    def _marks(self) -> pl.DataFrame:
+        return steps.step_marks(self._recording)
 
     @property
     def _all_work(self) -> GpuWork:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 import polars as pl
 
+from jarvis.core.expressions import contains
 from jarvis.hardware import peak_label
 from jarvis.impact import MOSTLY_PCT, NEARLY_ALL_PCT, share_pct
 from jarvis.perf_report.timeline.step_account import StepAccount
@@ -107,9 +108,11 @@ def recomputed_calls(run: Run) -> pl.Series:
     if "host_slices" not in run.tables:
         return pl.Series(C.uid, [], pl.Int64)
     slices, start = run.table("host_slices"), pl.col(C.ts_ns)
-    repeats = slices.filter(pl.col(C.name).str.contains(RECOMPUTES)).select(
+    repeats = slices.filter(contains(slices[C.name], RECOMPUTES)).select(
         repeated=C.thread, begin=start, end=start + pl.col(C.dur_ns)
     )
+    if repeats.is_empty():
+        return pl.Series(C.uid, [], pl.Int64)
     found = slices.select(C.thread, C.uid, called=start).join_where(
         repeats,
         pl.col(C.thread) == pl.col("repeated"),

@@ -45,6 +45,8 @@ def escape(text: str) -> Markdown:
 
 def _escaped(text: str) -> str:
     safe = _SPECIAL.sub(lambda match: f"\\{match[0]}", UNPRINTABLE.sub(" ", text))
+    if not (":" in safe or "@" in safe or "www" in safe.lower()):
+        return safe  # most texts: they are spared a slow search
     return _SOUGHT_IN_TEXT.sub(lambda match: f"`{match[0][-1]}`", safe)
 
 

@@ -50,7 +50,7 @@ def timed_by(steps: pl.DataFrame) -> TimedBy:
 
 
 def steps(
-    trace: Trace, work: GpuWork, idle_gaps: pl.DataFrame, marks: pl.DataFrame | None = None
+    trace: Trace, work: GpuWork, idle_gaps: pl.DataFrame, marks: pl.DataFrame
 ) -> pl.DataFrame:
     """Return the steps by time (schema: ``steps``, without the columns on slow steps).
 
@@ -58,9 +58,8 @@ def steps(
         trace: The trace.
         work: All its GPU work, with that of unrecorded launches.
         idle_gaps: The gaps between it, with those of carried-in work.
-        marks: The marks of the steps, by default ``step_marks``.
+        marks: The marks of the steps (``step_marks``).
     """
-    marks = step_marks(trace) if marks is None else marks
     rows = marks.join(_gpu_work(marks, trace, work), on=C.step, how="left", maintain_order="left")
     rows = _timed(rows, idle_gaps)
     parts = _parts(rows.drop_nulls(C.end_ns), work.window)
