@@ -9,6 +9,7 @@ texts are unchanged, including those that recordings are known to contain.
 import csv
 import re
 from io import TextIOWrapper
+from math import isnan
 from pathlib import Path
 from typing import TextIO
 
@@ -68,7 +69,7 @@ def write_rows(frame: pl.DataFrame, file: TextIO) -> None:
     writer = csv.writer(_UnixLines(file), lineterminator="\r\n")
     writer.writerow(map(guarded, frame.columns))
     for rows in frame.iter_slices(_ROWS_AT_ONCE):
-        writer.writerows(zip(*map(_cells, rows.fill_nan(None).iter_columns()), strict=True))
+        writer.writerows(zip(*map(_cells, rows.iter_columns()), strict=True))
 
 
 def unguarded_columns(frame: pl.DataFrame) -> pl.DataFrame:
@@ -85,6 +86,8 @@ def _unguarded(cells: pl.Series) -> pl.Series:
 
 def _cells(column: pl.Series) -> list[object]:
     cells = column.to_list()
+    if column.dtype.is_float():
+        return [None if cell is None or isnan(cell) else cell for cell in cells]
     if column.dtype != pl.String:
         return cells
     safe = {text: guarded(text) for text in set(cells) if text is not None}

@@ -200,7 +200,9 @@ class HostTimeline:
 
     def _with_thread(self, calls: pl.DataFrame) -> pl.DataFrame:
         numbers = self._counted.select(*THREAD_KEY, "_thread")
-        return calls.join(numbers, on=THREAD_KEY, nulls_equal=True, maintain_order="left")
+        keys = calls.select(THREAD_KEY)  # the other columns need not be copied
+        of_calls = keys.join(numbers, on=THREAD_KEY, nulls_equal=True, maintain_order="left")
+        return calls.with_columns(of_calls["_thread"])
 
 
 def _bins_of(
