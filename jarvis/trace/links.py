@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from jarvis.core.expressions import contains
 from jarvis.schemas.names import C
 from jarvis.trace.tables import THREAD_KEY
 
@@ -27,8 +28,8 @@ BACKWARD_PREFIX = "autograd::engine::evaluate_function:"
 
 def link_column(runtime: pl.DataFrame) -> str:
     """Return the id column that links runtime calls with GPU events, by the first launch call."""
-    launches = runtime.filter(pl.col(C.name).str.to_lowercase().str.contains("launch")).head(1)
-    return "correlation" if launches["correlation"].drop_nulls().len() else C.external_id
+    first = runtime["correlation"].filter(contains(runtime[C.name], "(?i)launch")).head(1)
+    return "correlation" if first.drop_nulls().len() else C.external_id
 
 
 def launch_links(
