@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from jarvis.core.expressions import first_of
+from jarvis.core.expressions import contains, first_of
 
 
 def test_the_first_test_that_holds_gives_the_text_and_null_holds_nothing() -> None:
@@ -14,3 +14,10 @@ def test_the_first_test_that_holds_gives_the_text_and_null_holds_nothing() -> No
     assert rows.select(first_of({"small": pl.col("n") < 2})).to_series().to_list() == [
         *("small", None, None, None, None)
     ]
+
+
+def test_texts_that_contain_a_pattern_are_found_and_null_stays_null() -> None:
+    texts = pl.Series(["aten::mm", None, "nccl:all_reduce", "aten::mm", ""])
+    for pattern in ("mm$", "(?i)NCCL", "", "no such"):
+        assert contains(texts, pattern).to_list() == texts.str.contains(pattern).to_list()
+    assert contains(texts.clear(), "mm").to_list() == []

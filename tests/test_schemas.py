@@ -9,6 +9,7 @@ from jarvis import comparison, schemas
 from jarvis.core.errors import MissingTableError
 from jarvis.hardware import load_hardware
 from jarvis.schemas import ranks, serving, steps
+from jarvis.schemas.rows import RowsByUid
 from jarvis.tracelens.report import OPTIONAL_TABLES, TABLES, TraceLensReport
 from tests.builders import trace
 
@@ -84,3 +85,9 @@ def test_a_trace_without_host_ops_has_the_timeline_only() -> None:
 def test_the_metrics_page_matches_the_schemas() -> None:
     page = Path(__file__).parent.parent / "docs" / "metrics.md"
     assert page.read_text(encoding="utf-8") == schemas.schemas_markdown()
+
+
+def test_rows_are_found_by_their_uids_in_the_order_of_the_table() -> None:
+    rows = pl.DataFrame({"uid": [7, 2, 9], "name": ["a", "b", "c"]})
+    assert RowsByUid(rows).of([9, 7, 7, 1]).rows() == [(7, "a"), (9, "c")]
+    assert RowsByUid(rows).of([]).equals(rows.clear())

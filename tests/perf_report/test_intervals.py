@@ -1,10 +1,11 @@
 """Unions of intervals."""
 
+import numpy as np
 import polars as pl
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jarvis.perf_report.intervals import busy_ns, covered_ns, microseconds
+from jarvis.perf_report.intervals import busy_ns, covered_during, covered_ns, microseconds
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12)
 
@@ -35,6 +36,18 @@ def test_groups_do_not_mix() -> None:
 def test_the_union_is_as_long_as_the_points_it_covers(intervals: list[tuple[int, int]]) -> None:
     points = {t for start, length in intervals for t in range(start, start + length)}
     assert covered_ns(frame(intervals)) == len(points)
+
+
+@given(INTERVALS, INTERVALS)
+def test_the_union_within_spans_is_as_long_as_the_points_in_each(
+    intervals: list[tuple[int, int]], spans: list[tuple[int, int]]
+) -> None:
+    points = {t for start, length in intervals for t in range(start, start + length)}
+    starts = np.array([start for start, _ in spans], dtype=np.int64)
+    ends = starts + np.array([length for _, length in spans], dtype=np.int64)
+    assert covered_during(frame(intervals), starts, ends).tolist() == [
+        len(points & {*range(start, start + length)}) for start, length in spans
+    ]
 
 
 @given(INTERVALS, INTERVALS)
