@@ -23,10 +23,12 @@ from jarvis.perf_report.serving.repetition import graph_launches
 from jarvis.perf_report.serving.steps import inference_steps
 from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions, states, step_gaps, steps
 from jarvis.perf_report.timeline.gpu import Totals
+from jarvis.perf_report.timeline.host_spans import HostActivity
 from jarvis.perf_report.timeline.step_bounds import step_bounds
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas import conform, conformed
 from jarvis.schemas.names import C
+from jarvis.trace import Trace
 
 __all__ = [
     "TABLES",
@@ -298,6 +300,10 @@ class PerfReport(ReportContext):
         """Return the host call of a row of the unified sheet, by its uid; None for other uids."""
         sources = self._grouped.calls.filter(pl.col(C.uid) == uid)[C.source_uid]
         return None if sources.is_empty() else int(sources[0])
+
+    def activity_of(self, trace: Trace) -> HostActivity | None:
+        """Return what the host does in a trace, if that is the recording of this report."""
+        return self._host_activity if trace is self._recording else None
 
     def table(self, name: str) -> pl.DataFrame:
         """Return a table by name; raise MissingTableError if it is unknown."""

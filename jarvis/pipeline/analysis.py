@@ -188,7 +188,7 @@ def analyze(
             for name in TABLES:
                 report.table(name)
         with step(4, progress, steps):
-            simulated = simulation_tables(read.recording)
+            simulated = simulation_tables(read.recording, report.activity_of(read.recording))
         source = TraceInput(report, info, extensions, *simulated)
     else:
         imported = replace(read, hardware=hardware)

@@ -48,10 +48,13 @@ def not_simulated(reason: str) -> SimulationInfo:
     return SimulationInfo(quality=Quality(grade=Grade.NOT_SIMULATED, reason=reason))
 
 
-def simulation_tables(trace: Trace) -> tuple[dict[str, pl.DataFrame], SimulationInfo]:
+def simulation_tables(
+    trace: Trace, activity: HostActivity | None = None
+) -> tuple[dict[str, pl.DataFrame], SimulationInfo]:
     """Return the tables of the dependency graph of a trace, and what is known about it.
 
-    Without tables if there is nothing to replay.
+    Without tables if there is nothing to replay. ``activity`` is what its host does, if that is
+    known already.
     """
     try:
         graph = build_graph(trace)
@@ -59,7 +62,7 @@ def simulation_tables(trace: Trace) -> tuple[dict[str, pl.DataFrame], Simulation
         return {}, not_simulated("events of the same instant wait for each other")
     if graph is None:
         return {}, not_simulated("the trace has no timed events")
-    spans, left_out = _spans(trace, graph)
+    spans, left_out = _spans(trace, graph, activity or host_activity(trace))
     info = SimulationInfo(
         quality=quality(graph),
         window_ns=graph.window_ns,
@@ -116,9 +119,8 @@ def stored_graph(tables: Mapping[str, pl.DataFrame], info: SimulationInfo) -> Gr
     )
 
 
-def _spans(trace: Trace, graph: Graph) -> tuple[pl.DataFrame, int]:
+def _spans(trace: Trace, graph: Graph, activity: HostActivity) -> tuple[pl.DataFrame, int]:
     """Return the table ``sim_spans`` and how many spans it lacks."""
-    activity = host_activity(trace)
     waiting = graph.uid[graph.dst[graph.kind == Kind.SYNC]]
     waits = trace.runtime.filter(pl.col(C.uid).is_in(np.unique(waiting)))
     frames = trace.python_functions.filter(pl.col(C.dur_ns) >= LONG_FRAME_NS)
