@@ -114,7 +114,7 @@ def short_kernels(data: CategoryData) -> Iterator[Finding]:
     if severity is Severity.ACCEPTABLE:
         return
     values = {
-        "short": kernels.short_kernels(rows).height,
+        "short": kernels.short_count(rows),
         "kernels": rows.height,
         "share_pct": share,
         "limit_us": kernels.SHORT_KERNEL_US,

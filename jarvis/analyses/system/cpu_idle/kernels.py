@@ -33,14 +33,14 @@ def kernels(data: CategoryData) -> pl.DataFrame:
     return timeline_window(data.tables["gpu_work"]).filter(pl.col(C.cat) == "kernel")
 
 
-def short_kernels(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the kernels shorter than SHORT_KERNEL_US."""
-    return rows.filter(pl.col(C.dur_ns) < SHORT_KERNEL_US * 1000)
+def short_count(rows: pl.DataFrame) -> int:
+    """Return the number of kernels shorter than SHORT_KERNEL_US."""
+    return int((rows[C.dur_ns] < SHORT_KERNEL_US * 1000).sum())
 
 
 def short_share_pct(rows: pl.DataFrame) -> float:
     """Return the share of kernels shorter than SHORT_KERNEL_US in percent; 0 without kernels."""
-    return impact.share_pct(short_kernels(rows).height, rows.height)
+    return impact.share_pct(short_count(rows), rows.height)
 
 
 def mean_us(rows: pl.DataFrame) -> float:
@@ -52,7 +52,7 @@ def evidence(rows: pl.DataFrame) -> dict[str, EvidenceValue]:
     """Return number and durations of the kernels as evidence."""
     return {
         "kernels": rows.height,
-        "short_kernels": short_kernels(rows).height,
+        "short_kernels": short_count(rows),
         "short_kernels_pct": short_share_pct(rows),
         "mean_kernel_us": mean_us(rows),
     }
@@ -73,7 +73,7 @@ def statistics(rows: pl.DataFrame) -> dict[str, JsonValue]:
     by_kind = rows.group_by(C.kind).agg(pl.len()).sort(C.kind)
     return {
         "total_kernel_count": rows.height,
-        "short_kernel_count": short_kernels(rows).height,
+        "short_kernel_count": short_count(rows),
         "short_kernel_percent": short_share_pct(rows),
         "short_kernel_limit_us": SHORT_KERNEL_US,
         "avg_kernel_time_us": mean_us(rows) if rows.height else None,
