@@ -88,6 +88,6 @@ def test_the_metrics_page_matches_the_schemas() -> None:
 
 
 def test_rows_are_found_by_their_uids_in_the_order_of_the_table() -> None:
-    rows = pl.DataFrame({"uid": [7, 2, 9], "name": ["a", "b", "c"]})
-    assert RowsByUid(rows).of([9, 7, 7, 1]).rows() == [(7, "a"), (9, "c")]
+    rows = pl.DataFrame({"uid": [7, 2, 9, 7], "name": ["a", "b", "c", "d"]})
+    assert RowsByUid(rows).of([9, 7, 7, 1]).rows() == [(7, "a"), (9, "c"), (7, "d")]
     assert RowsByUid(rows).of([]).equals(rows.clear())

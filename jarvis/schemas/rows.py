@@ -12,9 +12,11 @@ class RowsByUid:
 
     def __init__(self, rows: pl.DataFrame) -> None:
         self._rows = rows
-        self._places = {uid: place for place, uid in enumerate(rows[C.uid])}
+        self._places: dict[int, list[int]] = {}
+        for place, uid in enumerate(rows[C.uid]):
+            self._places.setdefault(uid, []).append(place)
 
     def of(self, uids: Iterable[int]) -> pl.DataFrame:
         """Return the rows with these uids, in the order of the table."""
-        places = sorted({self._places[uid] for uid in uids if uid in self._places})
+        places = sorted({place for uid in uids for place in self._places.get(uid, ())})
         return self._rows[pl.Series(places, dtype=pl.UInt32)]
