@@ -5,13 +5,16 @@ from pathlib import Path
 from threading import Event, Thread
 
 import altair as alt
+import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 from streamlit.testing.v1 import AppTest
 
 from jarvis.core.request import Targets
-from jarvis.dashboard.session.state import Opened, cached, of_opened, of_stored
+from jarvis.dashboard.session.state import Opened, cached, of_opened, of_stored, rows_of
 from jarvis.pipeline import at_targets
-from jarvis.run import Run
+from jarvis.run import Run, category_table
+from jarvis.schemas.names import C
 from tests.dashboard.conftest import Draw
 
 
@@ -120,3 +123,17 @@ def assert_makes_no_chart(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not page.run().exception
     assert not page.error
     assert made == []
+
+
+def test_rows_of_a_category_are_longest_first_and_copied_only_to_sort_them(now: Opened) -> None:
+    table = now.run.category_operations("gemm")
+    rows = rows_of(now, "gemm")
+    assert rows[C.kernel_time_us].flags["SORTED_DESC"]
+    assert address_of(rows[C.bytes]) == address_of(table[C.bytes])
+
+    reverse = now.run.with_tables({category_table("gemm"): table.reverse()})
+    assert_frame_equal(rows_of(replace(now, run=reverse, stamp=2), "gemm"), rows)
+
+
+def address_of(numbers: pl.Series) -> int:
+    return numbers.rechunk().to_numpy(allow_copy=False).ctypes.data

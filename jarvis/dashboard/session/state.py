@@ -229,9 +229,11 @@ def palette() -> Palette:
 @cached(_MAX_CACHED_CATEGORIES, of_stored)
 def _rows(now: Opened, key: str) -> pl.DataFrame:
     rows = now.run.category_operations(key).select(~cs.nested())
-    # They are already sorted; this tells Polars so, which makes later sorts free.
-    longest_first = rows.sort(C.kernel_time_us, descending=True, maintain_order=True)
-    return with_short_names(longest_first, recomputed=_recomputed(now))
+    if rows[C.kernel_time_us].is_sorted(descending=True):  # usual; a sort would copy all columns
+        rows = rows.with_columns(pl.col(C.kernel_time_us).set_sorted(descending=True))
+    else:
+        rows = rows.sort(C.kernel_time_us, descending=True, maintain_order=True)
+    return with_short_names(rows, recomputed=_recomputed(now))
 
 
 @cached(_MAX_CACHED_CATEGORIES, of_stored)
