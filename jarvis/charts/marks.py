@@ -176,8 +176,10 @@ def largest(numbers: pl.Series) -> float:
 
 def ends_of(numbers: pl.Series) -> tuple[float, float]:
     """Return minimum and maximum, or 1 and 1 if there are no numbers."""
-    known = numbers.drop_nulls()
-    return (1.0, 1.0) if known.is_empty() else (-largest(-known), largest(known))
+    low, high = numbers.min(), numbers.max()
+    if isinstance(low, int | float) and isinstance(high, int | float):
+        return float(low), float(high)
+    return 1.0, 1.0
 
 
 def decimals_of(numbers: pl.Series) -> int:

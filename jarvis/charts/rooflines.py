@@ -91,8 +91,8 @@ def roofline(
 
     Return None if no row has a rate.
     """
-    rated = rows.select(C.tb_per_s, C.bound, "compute", C.kernel_time_us)
-    rated = rated.filter(pl.col(C.tb_per_s) > 0)
+    rated = rows[[C.tb_per_s, C.bound, C.compute, C.kernel_time_us]]
+    rated = rated.filter(rated[C.tb_per_s] > 0)
     if rated.is_empty():
         return None
     is_of_compute = not is_of_bandwidth and suits_intensity(rated)
@@ -240,11 +240,12 @@ def suits_intensity(rows: pl.DataFrame) -> bool:
 
     It does if matrix units are used or most kernel time is compute bound.
     """
-    bound_us, all_us = rows.select(
+    has_matrix, bound_us, all_us = rows.select(
+        matrix=pl.col(C.compute).str.starts_with("matrix").any(),
         compute=pl.col(C.kernel_time_us).filter(pl.col(C.bound) == "compute").sum(),
         all=pl.col(C.kernel_time_us).sum(),
     ).row(0)
-    return bool(rows["compute"].str.starts_with("matrix").any()) or bound_us > all_us / 2
+    return bool(has_matrix) or bound_us > all_us / 2
 
 
 def _placed(rows: pl.DataFrame, x: str, y: str) -> pl.DataFrame:
@@ -294,7 +295,7 @@ def _drawing(placed: Placed, columns: Columns, target_pct: float, palette: Palet
 
 def rows_for_roofline(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the columns that the charts use, as filters and sorts copy all."""
-    return rows.select(name for name in _NEEDED if name in rows.columns)
+    return rows[[name for name in _NEEDED if name in rows.columns]]
 
 
 def _lines(placed: Placed, target_pct: float) -> pl.DataFrame:

@@ -61,9 +61,10 @@ def savings(
         limit: Maximum number of bars.
     """
     names = (C.name, "arguments", C.operation_count, C.kernel_time_us, C.saved_us, C.pct_roofline)
-    largest_first = rows[C.saved_us].arg_sort(descending=True, nulls_last=True).head(limit)
-    needed = rows.select(C.uid, C.params, "short_name", *names)
-    top = needed[largest_first].filter(pl.col(C.saved_us) > 0)
+    saved_us = rows[C.saved_us]
+    needed = rows[[C.uid, C.params, "short_name", *names]]
+    top = needed.filter((saved_us > 0) & (saved_us >= saved_us.top_k(limit).min()))
+    top = top.sort(C.saved_us, descending=True, maintain_order=True).head(limit)
     given = zip(top["arguments"], top[C.params], strict=True)
     shapes = pl.Series([call_shapes(*pair) for pair in given], dtype=pl.String)
     label = pl.concat_str("short_name", pl.lit(shapes), separator="  ", ignore_nulls=True)

@@ -81,20 +81,28 @@ def _draw_roofline(data: PanelData) -> charts.Drawing | None:
 
 
 def _title_of_roofline(data: PanelData) -> str:
-    placed = data.rows.select(C.tb_per_s, "state", C.kernel_time_us).filter(pl.col(C.tb_per_s) > 0)
-    rated = placed.filter(pl.col("state") != NOT_AVAILABLE)
-    if rated.is_empty():
-        whole = counted(placed.height, "operation")
+    time_us, has_rate = pl.col(C.kernel_time_us), pl.col(C.tb_per_s) > 0
+    is_rated = has_rate & (pl.col("state") != NOT_AVAILABLE)
+    is_below = has_rate & (pl.col("state") == _BELOW_THRESHOLD)
+    all_count, rated_count, rated_us, below_count, below_us, has_unknown = data.rows.select(
+        all=has_rate.sum(),
+        rated=is_rated.sum(),
+        rated_us=time_us.filter(is_rated).sum(),
+        below=is_below.sum(),
+        below_us=time_us.filter(is_below).sum(),
+        has_unknown=(pl.col("state") == NOT_AVAILABLE).any(),
+    ).row(0)
+    if not rated_count:
+        whole = counted(all_count, "operation")
         return f"the efficiency of {whole} is not known{_not_drawn(data)}"
-    below, whole = rated.filter(state=_BELOW_THRESHOLD), counted(rated.height, "operation")
-    if (data.rows["state"] == NOT_AVAILABLE).any():
+    whole = counted(rated_count, "operation")
+    if has_unknown:
         whole += " with a known efficiency"
-    if below.is_empty():
+    if not below_count:
         return f"none of {whole} is below the threshold{_not_drawn(data)}"
-    share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (below, rated)))
     return (
-        f"{count(below.height)} of {whole}, {percent(share)} of "
-        f"{'its' if rated.height == 1 else 'their'} time, below the threshold{_not_drawn(data)}"
+        f"{count(below_count)} of {whole}, {percent(share_pct(below_us, rated_us))} of "
+        f"{'its' if rated_count == 1 else 'their'} time, below the threshold{_not_drawn(data)}"
     )
 
 
@@ -102,11 +110,11 @@ def _not_drawn(data: PanelData) -> str:
     """Return how many operations with a rate have no place on an axis of FLOP/byte."""
     if data.panel.y == C.tb_per_s:
         return ""
-    rows = data.rows.select(C.tb_per_s, C.bound, C.compute, C.kernel_time_us, C.flops_per_byte)
-    rated = rows.filter(pl.col(C.tb_per_s) > 0)
+    rated = charts.rows_for_roofline(data.rows)
+    rated = rated.filter(rated[C.tb_per_s] > 0)
     if not charts.suits_intensity(rated):
         return ""
-    without = rated.filter(~(pl.col(C.flops_per_byte) > 0).fill_null(value=False)).height
+    without = rated.height - int((rated[C.flops_per_byte] > 0).sum())
     return f" ({count(without)} without FLOPs not shown)" if without else ""
 
 
@@ -157,12 +165,12 @@ def _is_one_place(data: PanelData) -> bool:
 
 def _points(data: PanelData) -> pl.DataFrame:
     """Return x and y of the rows that a scatter plot can show."""
-    return data.rows.select(*dict.fromkeys(data.axes)).filter(charts.is_point(*data.axes))
+    return data.rows[[*dict.fromkeys(data.axes)]].filter(charts.is_point(*data.axes))
 
 
 def _title_of_scatter(data: PanelData) -> str:
     _, y = data.axes
-    values = _points(data).select(y)
+    values = _points(data)[[y]]
     column, divisor = in_readable_unit(data.columns[y], largest(values[y]))
     value = values.median().item() / divisor
     shown = percent(value) if column.unit == "%" else f"{decimal(value)} {column.unit}"
