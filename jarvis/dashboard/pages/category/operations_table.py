@@ -233,11 +233,12 @@ def _part(
 ) -> _Part:
     """Return a page of the rows in an order."""
     analysis, order = now.run.analyses[key], row_order.RowOrder(column, direction)
-    part = _rows[row_order.page_of(_ordered(_rows, order), number)[C.place]]
+    names = _names(now, key, filter_id, below_pct, _rows)
+    needed = dict.fromkeys([*names, "arguments", C.uid, C.params, "short_name"])
+    part = _rows[[*needed]][row_order.page_of(_ordered(_rows, order), number)[C.place]]
     known = {**operation_columns(analysis), **_TEXTS, **_STEP_SAVING}
     shown, columns = in_readable_units(_readable(part), known, _rows)
     shown = with_small_shares(shown)
-    names = shown_columns(analysis, _rows)
     widths = _WIDTHS | _text_widths(shown, names)
     if C.called_from in names and "state" not in names:
         before = sum(_PLACES.get(n, widths.get(n, 0)) for n in names[: names.index(C.called_from)])
