@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Any, Literal, get_args
 
@@ -216,7 +217,11 @@ class Finding(_Frozen):
     @property
     def row_uids(self) -> frozenset[int]:
         """Return the rows of the operations table that it concerns or shares."""
-        return frozenset((*map(_UID, self.operations), *self.shared_uids))
+        return frozenset(self.each_row_uid())
+
+    def each_row_uid(self) -> Iterator[int]:
+        """Yield ``row_uids``, which can be thousands."""
+        return chain(map(_UID, self.operations), self.shared_uids)
 
     @property
     def subject_key(self) -> str:

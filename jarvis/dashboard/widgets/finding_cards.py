@@ -246,12 +246,16 @@ def _no_longer_findings(now: Opened, key: str | None) -> str:
         pct, left = run.targets.of_category(own), run.results[own].findings
         if key not in (None, own):
             continue
-        uids_left = frozenset().union(*(other.row_uids for other in left))
+        uids_left = frozenset().union(*(other.each_row_uid() for other in left))
         checks_left = {other.check for other in left}
         for finding in result.findings:
-            uids = finding.row_uids
-            is_left = not uids_left.isdisjoint(uids) if uids else finding.check in checks_left
-            if finding.impact is None or is_left:
+            has_rows = bool(finding.operations or finding.shared_uids)
+            is_left = not has_rows and finding.check in checks_left
+            if (
+                finding.impact is None
+                or is_left
+                or not uids_left.isdisjoint(finding.each_row_uid())
+            ):
                 continue
             is_reached = (finding.impact.efficiency_pct or 0.0) >= pct
             (reached if is_reached else others).append(prose(finding.title))
