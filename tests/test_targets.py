@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from jarvis import cli
+from jarvis.analyses.runner import AnalysisOutcome
 from jarvis.cli.output import ExitCode
 from jarvis.core.errors import TargetsError
 from jarvis.core.request import AnalysisRequest, Targets
 from jarvis.core.workspace import RunPaths
-from jarvis.pipeline import analyze, at_targets, chosen_options, opened_at, reproject
+from jarvis.pipeline import analyze, at_targets, chosen_options, opened_at, reproject, reprojection
 from jarvis.reports.figures import category_times, target_words
 from jarvis.run import Run
 from jarvis.sample import write_sample
@@ -76,6 +77,18 @@ def test_each_category_saves_at_its_own_target(run: Run) -> None:
     gains = (finding.impact for finding in run.results["gemm"].findings)
     assert {gain.target_pct for gain in gains if gain} == {55.0}
     assert target_words(run) == "90% (GEMM 55%, Reduce 30%)"
+
+
+def test_threads_that_need_findings_of_a_run_take_turns(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcomes(*_: object, **__: object) -> dict[str, AnalysisOutcome]:
+        assert run.lock.locked()
+        return {}
+
+    monkeypatch.setattr(reprojection, "run_analyses", outcomes)
+    at_targets(run, Targets(50.0))
+    assert not run.lock.locked()
 
 
 def test_a_run_of_another_release_keeps_its_findings(run: Run) -> None:

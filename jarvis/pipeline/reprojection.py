@@ -121,7 +121,8 @@ def at_targets(run: Run, targets: Targets) -> Run:
     """Return a stored run with its findings at other targets; itself if those are its own.
 
     The findings equal those of ``reproject``; nothing is written. Analyses that failed or whose
-    code is not installed keep their findings.
+    code is not installed keep their findings. Threads that need them for one run take turns: what
+    is the same at every target is computed once, and the first gets its findings first.
 
     Raises:
         ValueError: Another release made the findings, which stay as they are.
@@ -141,19 +142,20 @@ def at_targets(run: Run, targets: Targets) -> Run:
         and result.status is Status.OK  # no data at one target, no data at another
         and result.tier != "system"  # their findings depend on no efficiency
     }
-    outcomes = run_analyses(
-        _OwnTables(run),
-        made,
-        _split(run),
-        targets=targets,
-        simulation=run.simulation_if_any,
-        described={
-            key: run.category_operations(key)
-            for key, analysis in made.items()
-            if analysis.tier == "compute"
-        },
-        known=run.known,
-    )
+    with run.lock:
+        outcomes = run_analyses(
+            _OwnTables(run),
+            made,
+            _split(run),
+            targets=targets,
+            simulation=run.simulation_if_any,
+            described={
+                key: run.category_operations(key)
+                for key, analysis in made.items()
+                if analysis.tier == "compute"
+            },
+            known=run.known,
+        )
     results = {key: outcome.result for key, outcome in outcomes.items()}
     return with_results(run, {**run.results, **results}, options)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePath
+from threading import Lock
 from typing import Any, Self, TypeVar
 
 import orjson
@@ -113,6 +114,8 @@ class Run:
     root: Path | None = None
     stored: Self | None = None
     made_simulation: Simulation | None = None
+    lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+    """Held while findings are computed from ``known``."""
 
     @classmethod
     def load(cls, root: Path | str) -> Self:
