@@ -417,13 +417,12 @@ def groups_of(
         is_wanted = rows.select(wanted.fill_null(value=False)).to_series()
     if not is_wanted.any():
         return
-    found = (
-        grouped.ordered.filter(is_wanted[grouped.ordered["row"]])
-        .group_by("group", maintain_order=True)
-        .agg("row", pl.col(C.kernel_time_us, C.percent_of_compute).sum())
-        .filter(pl.col(C.percent_of_compute) >= min_compute_pct)
-        .sort(C.kernel_time_us, descending=True, maintain_order=True)
+    ordered = grouped.ordered.filter(is_wanted[grouped.ordered["row"]])
+    found = ordered.group_by("group", maintain_order=True).agg(
+        "row", pl.col(C.kernel_time_us, C.percent_of_compute).sum()
     )
+    found = found.filter(found[C.percent_of_compute] >= min_compute_pct)
+    found = found.sort(C.kernel_time_us, descending=True, maintain_order=True)
     for places in found["row"]:
         yield OperationGroup(grouped.rows, places, grouped)
 
