@@ -1,9 +1,9 @@
 """Chains of operators that one kernel could replace: what they compute and what fusing would
 save."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -166,12 +166,14 @@ MESSAGES = MessageTable(
 class Chain:
     """A row of ``fusion_chains`` with its ``steps``, and the gain of a fused kernel.
 
-    ``fused_ms`` is the roofline time of the fused kernels of all instances; for an epilogue it is
-    the time added to the products. It and ``gain`` are None if ``unknown`` gives a reason.
+    ``step_times`` are operator and GPU time in ms of each step, over all instances. ``fused_ms`` is
+    the roofline time of the fused kernels of all instances; for an epilogue it is the time added to
+    the products. It and ``gain`` are None if ``unknown`` gives a reason.
     """
 
     row: Mapping[str, Any]
     steps: pl.DataFrame
+    step_times: Sequence[tuple[str, float]]
     compute_pct: float
     fused_ms: float | None = None
     gain: Impact | None = None
@@ -287,14 +289,6 @@ class Chain:
         """Return the uids of the steps' rows in the operations table."""
         return tuple(self.steps[C.operation_uid].unique().sort())
 
-    @cached_property
-    def step_times(self) -> list[tuple[str, float]]:
-        """Return operator and GPU time in ms of each step, over all instances."""
-        steps = self.steps.group_by(C.position, maintain_order=True).agg(
-            pl.col(C.name).first(), pl.col(C.kernel_time_us).sum()
-        )
-        return [(name, time_us / 1000) for _, name, time_us in steps.iter_rows()]
-
     @property
     def composition(self) -> Composition | None:
         """Return what the chain computes, if its operators show it."""
@@ -386,11 +380,24 @@ def chains(
     """Yield the chains of a report, most time first."""
     if any(name not in tables for name in TABLES):
         return
-    steps = tables["fusion_steps"].partition_by(C.chain, as_dict=True)
+    every = tables["fusion_steps"]
+    steps, times = every.partition_by(C.chain, as_dict=True), _step_times(every)
     for row in tables["fusion_chains"].iter_rows(named=True):
-        share = impact.share_pct(row[C.kernel_time_us] / 1000, bases["compute_ms"])
-        chain = Chain(row, steps[(row[C.chain],)], share)
+        number, time_ms = row[C.chain], row[C.kernel_time_us] / 1000
+        share = impact.share_pct(time_ms, bases["compute_ms"])
+        chain = Chain(row, steps[(number,)], times[number], share)
         yield _estimated(chain, hardware, bases, target_pct)
+
+
+def _step_times(steps: pl.DataFrame) -> Mapping[int, list[tuple[str, float]]]:
+    """Return ``Chain.step_times`` of each chain."""
+    summed = steps.group_by(C.chain, C.position, maintain_order=True).agg(
+        pl.col(C.name).first(), pl.col(C.kernel_time_us).sum()
+    )
+    times = defaultdict[int, list[tuple[str, float]]](list)
+    for chain, _, name, time_us in summed.iter_rows():
+        times[chain].append((name, time_us / 1000))
+    return times
 
 
 def _estimated(
@@ -398,11 +405,11 @@ def _estimated(
 ) -> Chain:
     row = chain.row
     if (unknown := _unknown(chain, hardware)) is not None or hardware is None:
-        return Chain(row, chain.steps, chain.compute_pct, unknown=unknown)
+        return replace(chain, unknown=unknown)
     memory_ms = row[C.fused_bytes] / hardware.mem_bw_gbps / 1e6
     if chain.is_epilogue:
         gain = _epilogue_gain(chain, memory_ms, target_pct, bases)
-        return Chain(row, chain.steps, chain.compute_pct, memory_ms, gain)
+        return replace(chain, fused_ms=memory_ms, gain=gain)
     peak = hardware.max_achievable_tflops.get(row[C.compute] or "")
     arithmetic_ms = row[C.flops] / peak / 1e9 if peak else 0.0
     longer, shorter = max(memory_ms, arithmetic_ms), min(memory_ms, arithmetic_ms)
@@ -417,7 +424,7 @@ def _estimated(
         compute_ms=bases["compute_ms"],
         total_ms=bases["total_ms"],
     )
-    return Chain(row, chain.steps, chain.compute_pct, fused_ms, gain)
+    return replace(chain, fused_ms=fused_ms, gain=gain)
 
 
 def _epilogue_gain(
