@@ -2,7 +2,7 @@
 
 import pytest
 
-from jarvis.text.messages import MessageTable, resolve, to_text
+from jarvis.text.messages import MessageTable, names_in, resolve, to_text
 
 TABLE = MessageTable(
     "test_message_ids",
@@ -20,6 +20,13 @@ def test_an_id_gives_its_message_with_the_values_that_it_uses() -> None:
     made = resolve(TABLE.id("whole"), VALUES)
     assert made == TABLE("whole", name="a", place=TABLE("place", called_from="Layer"))
     assert to_text(made) == "Move `a` to `Layer`, please."
+
+
+def test_the_names_in_a_message_are_those_of_its_parts_too() -> None:
+    made = resolve(TABLE.id("whole"), VALUES)
+    assert {*names_in(made)} == {"name", "place", "called_from"}
+    several = TABLE("top", top=(made,), more=None)
+    assert {*names_in(several)} == {"top", "more", "name", "place", "called_from"}
 
 
 def test_an_empty_id_prints_nothing() -> None:

@@ -148,6 +148,10 @@ def values_of(group: OperationGroup) -> dict[str, Any]:
     }
 
 
+OF_ROW = ("arguments", C.main_kernel, C.bytes)
+"""The columns that ``values_of_row`` needs."""
+
+
 def values_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a row, and its ``arguments, kernel, moved_bytes``."""
     return {

@@ -9,6 +9,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses.advice import (
+    OF_ROW,
     SHARED,
     ChosenAdvice,
     choose,
@@ -30,7 +31,7 @@ from jarvis.analyses.operations import (
 from jarvis.findings import EvidenceValue, Finding, Impact
 from jarvis.schemas.names import C
 from jarvis.text.format import quoted
-from jarvis.text.messages import Message, MessageTable, action, resolve, to_text
+from jarvis.text.messages import Message, MessageTable, action, names_in, resolve, to_text
 
 DEFAULT_ADVICE: Mapping[str, Advice] = {
     "compute": Advice(
@@ -142,7 +143,7 @@ def opportunity(data: CategoryData) -> Iterator[Finding]:
     Threshold: the target efficiency, {impact.TARGET_PCT}% by default; at least {MIN_COMPUTE_PCT}%
     of compute.
     """
-    is_low = pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT
+    is_low = data.operations[C.pct_roofline] < impact.BOTTLENECK_EFFICIENCY_PCT
     for subject in _subjects(data, _is_below(data, data.target_pct) & ~is_low):
         if subject.group.is_top or _is_time_relevant(subject.group):
             yield _inefficiency(data, subject, "opportunity")
@@ -193,10 +194,17 @@ def expectation(data: CategoryData, group: OperationGroup) -> Expectation | None
     return Expectation(low, high, reached, advice.expected_of)
 
 
-def _is_below(data: CategoryData, efficiency_pct: float) -> pl.Expr:
-    is_below = impact.has_efficiency() & (pl.col(C.pct_roofline) < efficiency_pct)
+def _is_below(data: CategoryData, efficiency_pct: float) -> pl.Series:
+    """Return whether each row is below an efficiency and not yet explained."""
+    is_below = data.operations[C.pct_roofline] < efficiency_pct
+    return data.once(_is_open, _is_open) & is_below
+
+
+def _is_open(data: CategoryData) -> pl.Series:
+    """Return whether each row could be below some efficiency, and is not explained."""
     is_explained = pl.col(C.uid).is_in(data.explained_uids)
-    return is_below & ~is_explained & (pl.col(C.kernel_time_us) > 0)
+    has_time = pl.col(C.kernel_time_us) > 0
+    return data.operations.select(impact.has_efficiency() & ~is_explained & has_time).to_series()
 
 
 @dataclass(frozen=True)
@@ -228,12 +236,12 @@ class _Subject:
         }
 
 
-def _subjects(data: CategoryData, wanted: pl.Expr) -> list[_Subject]:
+def _subjects(data: CategoryData, is_wanted: pl.Series) -> list[_Subject]:
     """Return the groups that are large enough for a finding and do not exceed what is usual."""
     grouped = data.once(Grouped, lambda watched: Grouped(watched.operations))
     found = (
         _Subject(group, expectation(data, group), _advice(data, group))
-        for group in groups_of(grouped, wanted, MIN_COMPUTE_PCT)
+        for group in groups_of(grouped, is_wanted, MIN_COMPUTE_PCT)
     )
     return [each for each in found if each.usual is None or not each.usual.is_exceeded]
 
@@ -302,7 +310,8 @@ def _reason(
     reason = chosen.message("reason", values)
     if reason is None or chosen.advice.reason.startswith(HEAVIEST_CALL):
         return reason
-    each = ({**values, **values_of_row(row)} for row in group.each_row())
+    columns = group.heaviest.keys() & {*names_in(reason), *OF_ROW}
+    each = ({**values, **values_of_row(row)} for row in group.each_row(*columns))
     if all(chosen.message("reason", values) == reason for values in each):
         return reason
     return MESSAGES("reason.of_some", some=group.heaviest_calls, calls=group.calls, reason=reason)

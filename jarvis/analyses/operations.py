@@ -7,6 +7,7 @@ from functools import cached_property
 from sys import intern
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from jarvis import impact
@@ -178,13 +179,15 @@ class OperationGroup:
         """Return these columns of the rows."""
         return pl.DataFrame([self._values(column) for column in columns])
 
-    def each_row(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows; they are copied a few at a time, as often the first ones are enough."""
-        for first in range(0, self.every.height, _FEW_ROWS):
+    def each_row(self, *columns: str) -> Iterator[dict[str, Any]]:
+        """Yield these columns of the rows; they are copied a few at a time, as often the first ones
+        are enough."""
+        every = self.every[[*columns]]
+        for first in range(0, every.height, _FEW_ROWS):
             if self.places is None:
-                part = self.every.slice(first, _FEW_ROWS)
+                part = every.slice(first, _FEW_ROWS)
             else:
-                part = self.every[self.places.slice(first, _FEW_ROWS)]
+                part = every[self.places.slice(first, _FEW_ROWS)]
             yield from part.iter_rows(named=True)
 
     @property
@@ -255,7 +258,8 @@ class OperationGroup:
     def _calls(self) -> pl.DataFrame:
         if self.grouped is None or self.places is None:
             return call_times.calls_of(self.select(*_TIMED))
-        is_own = pl.repeat(value=False, n=self.every.height, eager=True).scatter(self.places, True)
+        is_own = np.zeros(self.every.height, np.bool_)
+        is_own[self.places] = True
         calls = self.grouped.call_times
         return calls.filter(is_own[calls["row"]])
 
@@ -402,22 +406,22 @@ def groups(
 ) -> Iterator[OperationGroup]:
     """Yield the rows (those that are ``wanted``) by group, if they have at least
     ``min_compute_pct`` of compute; most time first."""
-    for group in groups_of(Grouped(rows), wanted, min_compute_pct):
+    is_wanted = None
+    if wanted is not None:
+        is_wanted = rows.select(wanted.fill_null(value=False)).to_series()
+    for group in groups_of(Grouped(rows), is_wanted, min_compute_pct):
         yield OperationGroup(rows, group.places)
 
 
 def groups_of(
-    grouped: Grouped, wanted: pl.Expr | None = None, min_compute_pct: float = 0.0
+    grouped: Grouped, is_wanted: pl.Series | None = None, min_compute_pct: float = 0.0
 ) -> Iterator[OperationGroup]:
-    """Yield ``groups`` of rows whose groups are known."""
-    rows = grouped.rows
-    if wanted is None:
-        is_wanted = pl.repeat(value=True, n=rows.height, eager=True)
-    else:
-        is_wanted = rows.select(wanted.fill_null(value=False)).to_series()
-    if not is_wanted.any():
+    """Yield ``groups`` of rows whose groups are known; ``is_wanted`` says it of each row."""
+    if is_wanted is not None and not is_wanted.any():
         return
-    ordered = grouped.ordered.filter(is_wanted[grouped.ordered["row"]])
+    ordered = grouped.ordered
+    if is_wanted is not None:
+        ordered = ordered.filter(is_wanted[ordered["row"]])
     found = ordered.group_by("group", maintain_order=True).agg(
         "row", pl.col(C.kernel_time_us, C.percent_of_compute).sum()
     )

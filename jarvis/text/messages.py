@@ -237,6 +237,15 @@ def _without(value: Value, is_dropped: Callable[[Message], bool]) -> Value:
     return tuple(filter(None, (without(each, is_dropped) for each in value))) or None
 
 
+def names_in(message: Message) -> Iterator[str]:
+    """Yield the names of the values of a message and of its parts (``without``)."""
+    for name, value in message.values.items():
+        yield name
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Message):
+                yield from names_in(part)
+
+
 def tables() -> Mapping[str, Mapping[str, str]]:
     """Return the templates of all imported tables, by table and key."""
     return _TABLES
