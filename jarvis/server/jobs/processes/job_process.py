@@ -56,8 +56,8 @@ _IMPORTED_LATE = (
 )
 """Modules that analyses import lazily, so that other commands start fast.
 
-A process imports them while it waits, but not if a job is already assigned. The first import
-on a new machine compiles the kernels.
+A process of its own imports them while it waits, but not if a job is already assigned; a forker
+always does. The first import on a new machine compiles the kernels.
 """
 
 _READ_LATE: tuple[Callable[[], object], ...] = (
