@@ -41,10 +41,10 @@ class BuiltRank:
     kernels: Sequence[Kernel]
     compute: Sequence[tuple[int, int]] = ()
     idle: Sequence[tuple[int, int, str]] = ()
-    copies: Sequence[tuple[int, int, str]] = ()
     offset_ns: int = 0
     drift_ppm: float = 0.0
     base_ns: int = 0
+    copies: Sequence[tuple[int, int, str]] = ()
 
     def at(self, time_ns: int) -> int:
         """Return a time as the rank records it."""
