@@ -43,6 +43,7 @@ from tests.server.working import (
     HOLDS_VARIABLE,
     ended,
     half_written,
+    held_file,
     held_process,
     hold_at,
     is_alive,
@@ -239,6 +240,7 @@ def test_jobs_wait_for_a_scheduler_that_is_gone_and_memory_is_limited(
     with dask_worker(dask, SLOTS="1", JARVIS_JOB_MEMORY_GB="0.02"):
         failed = ended(engine, running.id)
         assert "exceeded its memory limit of 0.02 GB" in (failed.error or "")
+    held_file(running.id).unlink(missing_ok=True)  # of this attempt, if it came so far
     queue.retry(engine, running.id)
     with dask_worker(dask, SLOTS="1"):
         pid = held_process(running.id)
