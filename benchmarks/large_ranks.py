@@ -48,6 +48,11 @@ MB_PER_STEP = 6.13
 MAX_S, MAX_MB = 120.0, 1500.0
 LIMIT_S = 3600.0
 LOOK_S = 0.2
+QUIET_DASK = {
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "false",
+    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s",
+}
+"""Settings that docs/how-to/dask.md names: the profiler of Dask sees nothing of the jobs."""
 
 READ = f"""
 import json, sys, time
@@ -182,7 +187,7 @@ def analyze(case: str, traces: Sequence[Path], folder: Path, *, on_dask: bool) -
     with ExitStack() as stack:
         pids, options, settings = [], ["--slots", str(SLOTS)], {}
         if on_dask:
-            dask = Dask(folder, JARVIS_HOME=str(folder / "node"), **shared)
+            dask = Dask(folder, JARVIS_HOME=str(folder / "node"), **shared, **QUIET_DASK)
             stack.callback(dask.stop)
             dask.start()
             pids = [dask.start_worker().pid for _ in range(SLOTS)]
