@@ -406,7 +406,7 @@ def test_several_uploads_are_the_ranks_of_a_job(filed: Draw, fresh_home: Path) -
     assert page.success[0].value == "The ranks are joined. 1 file could not be used."
 
 
-def test_names_that_give_another_rank_are_told_before_any_job(
+def test_names_that_give_another_rank_are_shown_before_any_job(
     filed: Draw, fresh_home: Path
 ) -> None:
     ids = []
@@ -414,8 +414,8 @@ def test_names_that_give_another_rank_are_told_before_any_job(
         document = {"distributedInfo": {"rank": rank}} | rank_trace(rank, 2).document()
         ids.append(uploaded(f"rank{1 - rank}.json", json.dumps(document).encode()))
     page = filed("ingest", ingest_upload=",".join(ids))
-    told = " ".join(warning.value for warning in page.warning)
-    assert "Of 2 files, the name gives another rank than the header" in told
+    shown = " ".join(warning.value for warning in page.warning)
+    assert "Of 2 files, the name gives another rank than the header" in shown
 
 
 def test_an_archive_of_several_traces_is_unpacked(filed: Draw, fresh_home: Path) -> None:

@@ -31,7 +31,7 @@ def test_the_rank_of_a_header(tmp_path: Path) -> None:
     assert header_rank(tmp_path / "missing.json") is None
 
 
-def test_names_that_give_another_rank_are_told(tmp_path: Path) -> None:
+def test_names_that_give_another_rank_are_reported(tmp_path: Path) -> None:
     ranks = {"rank0.json": 0, "rank1.json.gz": 2, "rank2.json": 1}
     files = [
         written(tmp_path / name, {"distributedInfo": header(rank)}) for name, rank in ranks.items()
