@@ -84,8 +84,7 @@ def _draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: M
             link_slot, menu_slot = st.container(width="stretch"), st.container(width="stretch")
         jobs_slot = st.container()
         login.user_line()
-        keyboard(searched_pages(sections))
-        page_links(sections, sidebar.marks_of_opened(catalog))
+        pages_slot = st.container()
         watch_window()
     try:
         body()
@@ -99,6 +98,9 @@ def _draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: M
     except Exception as error:
         show_failure(error, "This page")
         next_steps()
+    with pages_slot:  # after the page, whose text the browser then shows before it draws the links
+        keyboard(searched_pages(sections))
+        page_links(sections, sidebar.marks_of_opened(catalog))
     with link_slot:
         sidebar.copy_link(url_path)
     with jobs_slot:
