@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from jarvis.findings import AnalysisResult, Finding, shown_evidence
+from jarvis.ranks.findings.facts import MIN_GAIN_PCT
 from jarvis.ranks.identity import missing_text
 from jarvis.ranks.manifest import DistributedManifest
 from jarvis.ranks.per_step import COLUMNS, Tables, basis, ranks_per_step, shown_columns
@@ -14,8 +15,8 @@ from jarvis.text.markdown import Markdown, escape, prose, table
 from jarvis.text.quantities import title_of
 
 NO_FINDING = (
-    "No finding: no check of the ranks and their collectives found a gain of at least 0.5% of the "
-    "median step."
+    "No finding: no check of the ranks and their collectives found a gain of at least "
+    f"{MIN_GAIN_PCT:g}% of the median step."
 )
 """What a report without findings says."""
 
