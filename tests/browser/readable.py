@@ -8,7 +8,7 @@ colors that tests/dashboard/test_theme.py checks.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page
 
 from tests.browser.conftest import settled
@@ -130,8 +130,10 @@ def open_details(page: Page) -> None:
 def problems_of(page: Page, rules: Sequence[str] = RULES) -> list[str]:
     """Return what is wrong on a page, one line for each element: where, colors, contrast."""
     page.wait_for_function(AT_REST)
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
     only = {"runOnly": {"type": "rule", "values": rules}}
-    answer = Axe().run(page, options=OPTIONS | only).response
+    answer = page.evaluate("options => axe.run(options)", OPTIONS | only)
     found = [line for kind in ("violations", "incomplete") for line in _lines(answer[kind])]
     overlapped = [
         node["target"][0]

@@ -16,7 +16,7 @@ KINDS = [path for path in STORED[VERSION] if path in {*FILES, "gemm", "cpu_idle"
 """One page of each kind: all of pages/, and one category of each layout. They are asked for by two
 browsers at once, and first of a server that has just started; the others share their code."""
 
-AT_ONCE = 3
+AT_ONCE = 6
 """Kinds of pages that share the start of a server, which takes longer than any page."""
 
 

@@ -35,6 +35,8 @@ MARK = re.compile(r" (<?\d+%|[◆▲●○]).*")
 OF_INFERENCE = {"serving", "layers", "graphs"}
 """Not in the menu of a trace of training."""
 
+Theme = Literal["light", "dark"]
+
 NO_LOGIN = {"access"}
 """Pages that are in the menu only if people log in."""
 
@@ -76,7 +78,7 @@ def test_all_pages_can_be_read(page: Page) -> None:
         settled(page)
         assert IN_ADDRESS.get(name, "") in page.url
         assert page.get_by_test_id("stException").count() == 0, name
-        assert_drawn(page, PALETTES["light"].background, name)
+        assert_drawn(page, theme_of(page), name)
         open_details(page)
         found += problems_in_both_themes(page, name)
     assert not found, "\n".join(found)
@@ -90,24 +92,31 @@ def test_chosen_tags_can_be_read(page: Page, own_server: Server) -> None:
 
 
 def problems_in_both_themes(page: Page, name: str) -> list[str]:
-    """Look at a page that is light, and at its colors when it is dark."""
-    found = [f"light {name}: {problem}" for problem in problems_of(page)]
-    change_theme(page, "dark")
-    assert_drawn(page, PALETTES["dark"].background, name)
-    found += [f"dark {name}: {problem}" for problem in problems_of(page, (CONTRAST,))]
-    change_theme(page, "light")
-    return found
+    """Look at a page in its theme, and at its colors in the other one, which it keeps."""
+    theme = theme_of(page)
+    other: Theme = "dark" if theme == "light" else "light"
+    found = [f"{theme} {name}: {problem}" for problem in problems_of(page)]
+    change_theme(page, other)
+    assert_drawn(page, other, name)
+    return found + [f"{other} {name}: {problem}" for problem in problems_of(page, (CONTRAST,))]
 
 
-def change_theme(page: Page, theme: Literal["light", "dark"]) -> None:
+def theme_of(page: Page) -> Theme:
+    """Return the theme of the browser."""
+    return (
+        "dark" if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else "light"
+    )
+
+
+def change_theme(page: Page, theme: Theme) -> None:
     """Change the theme of the browser, and wait until the server has drawn the page for it."""
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     page.wait_for_function(IS_STYLED, arg=f"color: {ink(PALETTES[theme].primary)}")
     settled(page)
 
 
-def assert_drawn(page: Page, background: str, name: str) -> None:
+def assert_drawn(page: Page, theme: Theme, name: str) -> None:
     shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     corner = "#{:02X}{:02X}{:02X}".format(*shot.getpixel((VIEWPORT["width"] - 5, 450)))
-    assert corner == background, name
+    assert corner == PALETTES[theme].background, name
     assert len(shot.getcolors(1 << 24)) > 50, name
