@@ -84,6 +84,7 @@ def _draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: M
             link_slot, menu_slot = st.container(width="stretch"), st.container(width="stretch")
         jobs_slot = st.container()
         login.user_line()
+        keyboard(searched_pages(sections))
         pages_slot = st.container()
         watch_window()
     try:
@@ -99,7 +100,6 @@ def _draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: M
         show_failure(error, "This page")
         next_steps()
     with pages_slot:  # after the page, whose text the browser then shows before it draws the links
-        keyboard(searched_pages(sections))
         page_links(sections, sidebar.marks_of_opened(catalog))
     with link_slot:
         sidebar.copy_link(url_path)

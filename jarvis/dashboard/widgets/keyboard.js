@@ -106,6 +106,7 @@ export default ({ data, parentElement, setTriggerValue }) => {
   }
 
   const onKey = event => {
+    if (!parentElement.isConnected) return document.removeEventListener("keydown", onKey)
     if (search.open || shortcuts.open) return
     if (event.defaultPrevented || isTyped(event)) return
     const isCtrlK = (event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k"
@@ -166,6 +167,7 @@ export default ({ data, parentElement, setTriggerValue }) => {
   )
   const isAnswer = data.is_findings ? state.isFindings : data.query && data.query === state.asked
   if (search.open && isAnswer) drawResults()
-  document.addEventListener("keydown", onKey)
-  return () => document.removeEventListener("keydown", onKey)
+  // Replaced only here: keys pressed between two calls for one element would be lost.
+  document.removeEventListener("keydown", state.onKey)
+  document.addEventListener("keydown", (state.onKey = onKey))
 }
