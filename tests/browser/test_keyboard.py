@@ -17,6 +17,16 @@ IS_INSIDE = """() => {
 }"""
 """Whether the open dialog has the focus, or no part of the page."""
 
+PRESS_AT_ONCE = """keys => {
+    for (const key of keys) {
+        let target = document.activeElement
+        while (target.shadowRoot?.activeElement) target = target.shadowRoot.activeElement
+        const options = {key, bubbles: true, composed: true, cancelable: true}
+        target.dispatchEvent(new KeyboardEvent("keydown", options))
+    }
+}"""
+"""Presses keys one after the other before the browser draws another frame."""
+
 
 @pytest.fixture(scope="module")
 def analysis(server: Server, tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -87,3 +97,18 @@ def test_the_keyboard_reaches_findings_and_search(
     query.fill("norm")
     query.press("Escape")  # the field is not only emptied
     expect(search).to_be_hidden()
+
+
+def test_a_key_right_after_the_search_is_closed_is_not_lost(
+    page: Page, server: Server, analysis: str
+) -> None:
+    page.goto(f"{server.url}/overview?analysis={analysis}")
+    settled(page)
+    search = page.get_by_role("dialog", name="Search")
+    page.keyboard.press("j")
+    expect(search.get_by_role("link").first).to_be_focused()
+    page.evaluate(PRESS_AT_ONCE, ["Escape", "/"])
+    query = search.get_by_role("searchbox")
+    expect(query).to_be_focused()
+    page.evaluate(PRESS_AT_ONCE, ["Escape", "?"])
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()

@@ -36,7 +36,7 @@ def test_the_tab_names_page_and_analysis(sample_id: str) -> None:
 def test_the_page_is_sent_before_the_links_to_all_others(
     registered: Draw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The browser takes as long to draw the links as to draw the rest of the first screen."""
+    """The title would wait for the browser to draw all links."""
     sent: list[ForwardMsg] = []
 
     def parse(messages: list[ForwardMsg]) -> object:

@@ -52,6 +52,14 @@ export default ({ data, parentElement, setTriggerValue }) => {
     if (!dialog.open) dialog.showModal()
   }
 
+  const focused = () => parentElement.activeElement ?? parentElement.getRootNode().activeElement
+
+  const close = dialog => {
+    dialog.close()
+    // Its focused part keeps the focus until the next frame, and would take the next key.
+    if (dialog.contains(focused())) focused().blur()
+  }
+
   const openSearch = isFindings => {
     query.value = ""
     part(".results").replaceChildren()
@@ -90,7 +98,7 @@ export default ({ data, parentElement, setTriggerValue }) => {
 
   const move = step => {
     const all = links()
-    const at = all.indexOf(parentElement.activeElement ?? parentElement.getRootNode().activeElement)
+    const at = all.indexOf(focused())
     const next = at + step
     if (next < 0) query.focus()
     else all[Math.min(next, all.length - 1)]?.focus()
@@ -106,7 +114,6 @@ export default ({ data, parentElement, setTriggerValue }) => {
   }
 
   const onKey = event => {
-    if (!parentElement.isConnected) return document.removeEventListener("keydown", onKey)
     if (search.open || shortcuts.open) return
     if (event.defaultPrevented || isTyped(event)) return
     const isCtrlK = (event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k"
@@ -128,7 +135,7 @@ export default ({ data, parentElement, setTriggerValue }) => {
       move(step)
     } else if (event.key === "Escape") {
       event.preventDefault() // else the first press only empties the field
-      search.close()
+      close(search)
     } else if (isInQuery && event.key === "Enter") {
       event.preventDefault()
       if (query.value.trim() === state.asked && data.query === state.asked) links()[0]?.click()
@@ -137,7 +144,9 @@ export default ({ data, parentElement, setTriggerValue }) => {
       query.focus()
     }
   }
-  shortcuts.onkeydown = event => event.stopPropagation()
+  shortcuts.onkeydown = event => {
+    if (shortcuts.open) event.stopPropagation()
+  }
   query.oninput = () => {
     clearTimeout(state.timer)
     state.isFindings = false
@@ -147,13 +156,13 @@ export default ({ data, parentElement, setTriggerValue }) => {
     const link = event.target.closest("a")
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return
     event.preventDefault()
-    search.close()
+    close(search)
     go(link.href)
   }
   for (const dialog of [search, shortcuts]) {
-    dialog.querySelector(".close").onclick = () => dialog.close()
+    dialog.querySelector(".close").onclick = () => close(dialog)
     dialog.onclick = event => {
-      if (event.target === dialog) dialog.close() // the backdrop
+      if (event.target === dialog) close(dialog) // the backdrop
     }
   }
   part(".open").onclick = () => openSearch(false)
@@ -167,7 +176,6 @@ export default ({ data, parentElement, setTriggerValue }) => {
   )
   const isAnswer = data.is_findings ? state.isFindings : data.query && data.query === state.asked
   if (search.open && isAnswer) drawResults()
-  // Replaced only here: keys pressed between two calls for one element would be lost.
-  document.removeEventListener("keydown", state.onKey)
-  document.addEventListener("keydown", (state.onKey = onKey))
+  document.addEventListener("keydown", onKey)
+  return () => document.removeEventListener("keydown", onKey)
 }
