@@ -4,7 +4,7 @@ import streamlit as st
 
 from jarvis.dashboard.session.current_user import current_user, login_mark
 from jarvis.server.access import audit
-from jarvis.server.access.audit import LOGIN_MARK, Action, AuditFilter, Channel
+from jarvis.server.access.audit import Action, Channel
 from jarvis.server.access.rights import Person, Role, may
 from jarvis.server.database import database
 from jarvis.server.errors import UnknownPersonError
@@ -13,9 +13,6 @@ from jarvis.text.markdown import prose
 
 _RECORDED = "_login_noted"
 _PLACE = "jarvis_wanted_page"
-_MAX_LOGINS = 50
-"""Number of a person's latest logins searched for the current one."""
-
 _REMEMBER = f"""
 export default () => sessionStorage.setItem("{_PLACE}", location.pathname + location.search)
 """
@@ -99,13 +96,6 @@ def _log_out_button(person: Person | None) -> None:
 
 def _record_login(person: Person) -> None:
     """Write one audit entry for each login, not one for each tab."""
-    if st.session_state.get(_RECORDED) == person:
-        return
-    st.session_state[_RECORDED] = person
-    engine, mark = database(), login_mark()
-    logins = AuditFilter(person=person.name, action=Action.LOG_IN)
-    lines = audit.recent(engine, logins, limit=_MAX_LOGINS)
-    recorded = {line.detail.get(LOGIN_MARK) for line in lines if line.person == person.name}
-    if mark not in recorded:
-        detail = {"role": person.role, LOGIN_MARK: mark}
-        audit.record(engine, person, Channel.PAGE, Action.LOG_IN, person.name or "", **detail)
+    if st.session_state.get(_RECORDED) != person:
+        audit.record_login(database(), person, login_mark())
+        st.session_state[_RECORDED] = person

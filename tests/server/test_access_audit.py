@@ -1,6 +1,8 @@
 """The audit log: in order, searchable, a page at a time."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
 
 from sqlalchemy import Engine
 
@@ -55,3 +57,26 @@ def test_a_long_name_is_cut(engine: Engine) -> None:
 def test_a_name_that_no_database_can_hold_is_repaired(engine: Engine) -> None:
     audit.record(engine, LOCAL, Channel.PAGE, Action.ANALYZE, "a\0b\ud800c")
     assert audit.recent(engine, AuditFilter(subject="\0b\ud800"))[0].subject == "ab?c"
+
+
+def test_a_login_is_recorded_once_by_tabs_that_open_at_once(engine: Engine) -> None:
+    together = Barrier(4)
+
+    def open_tab(_: int) -> None:
+        for login in range(10):
+            together.wait()
+            audit.record_login(engine, ADA, str(login))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(open_tab, range(4)))
+    asked = AuditFilter(person=ADA.name, action=Action.LOG_IN)
+    assert [e.detail["login"] for e in audit.recent(engine, asked)] == [
+        str(login) for login in reversed(range(10))
+    ]
+
+
+def test_the_same_mark_of_another_person_is_another_login(engine: Engine) -> None:
+    other = Person("eve@ada@example.org", Role.VIEWER)
+    for person in (ADA, other, ADA):
+        audit.record_login(engine, person, "1")
+    assert [e.person for e in audit.recent(engine)] == [other.name, ADA.name]

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Engine, and_, func, insert, select, true
+from sqlalchemy import Column, ColumnElement, Engine, and_, func, insert, select, text, true
+from sqlalchemy.engine import Connection
 
 from jarvis.server.access.rights import Person
 from jarvis.server.database import AUDIT, reading, writing
@@ -14,6 +15,9 @@ from jarvis.server.database import AUDIT, reading, writing
 MAX_SUBJECT_LENGTH = 300
 LOGIN_MARK = "login"
 """Key of the detail that distinguishes logins of one person; not shown in the log."""
+
+_MAX_LOGINS = 50
+"""Number of a person's latest logins searched for the current one."""
 
 
 class Channel(StrEnum):
@@ -104,6 +108,39 @@ def record(
         subject: id or name of the resource.
         detail: JSON-serializable values.
     """
+    with writing(engine) as connection:
+        _insert(connection, person, via, action, subject, detail)
+
+
+def record_login(engine: Engine, person: Person, mark: str) -> None:
+    """Add an entry for a login unless the log has one, also if several tabs open at once.
+
+    Args:
+        mark: id of the login among those of the person.
+    """
+    logins = (
+        select(AUDIT.c.detail)
+        .where(AUDIT.c.person == person.name, AUDIT.c.action == Action.LOG_IN)
+        .order_by(AUDIT.c.moment.desc(), AUDIT.c.id.desc())
+        .limit(_MAX_LOGINS)
+    )
+    with writing(engine) as connection:
+        if connection.dialect.name == "postgresql":  # SQLite has one writer at a time
+            connection.execute(text("LOCK TABLE audit IN SHARE ROW EXCLUSIVE MODE"))
+        if all(known.get(LOGIN_MARK) != mark for known in connection.scalars(logins)):
+            detail = {"role": person.role, LOGIN_MARK: mark}
+            name = person.name or ""
+            _insert(connection, person, Channel.PAGE, Action.LOG_IN, name, detail)
+
+
+def _insert(
+    connection: Connection,
+    person: Person,
+    via: Channel,
+    action: Action,
+    subject: str,
+    detail: Mapping[str, Any],
+) -> None:
     row = {
         "moment": datetime.now(UTC),
         "person": person.name,
@@ -112,8 +149,7 @@ def record(
         "subject": _storable(subject[:MAX_SUBJECT_LENGTH]),
         "detail": detail,
     }
-    with writing(engine) as connection:
-        connection.execute(insert(AUDIT).values(row))
+    connection.execute(insert(AUDIT).values(row))
 
 
 def recent(
