@@ -8,6 +8,10 @@ REPLAY_STAMP := $(REPLAY_VENV)/.setup-stamp
 PORT ?= 8501
 # Each test file in one process; tests/conftest.py says how many processes, and orders the files.
 PYTEST_ARGS ?= -n logical --dist loadfile --no-loadscope-reorder
+# Packages are compiled when they are first imported; most of their modules never are.
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile -c .ci/constraints.txt
+# Some images set it, and each process would compile all again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-replay run test collected check style types pages format golden docs pictures bench bench-dashboard bench-team bench-uploads bench-growth bench-simulation bench-joins bench-large-ranks fuzz clean replays
@@ -21,17 +25,17 @@ $(STAMP): pyproject.toml .ci/constraints.txt
 	@echo "Setting up $(VENV): 1 to 3 minutes, only the first time and after updates."
 	$(PYTHON) -m venv $(VENV)
 	@echo "1 of 2: downloading and installing packages (about a minute)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
+	$(BIN)/python $(PIP_INSTALL) -e '.[dev]'
 	@echo "2 of 2: compiling (about 20 seconds)"
 	$(BIN)/python -m compileall -q jarvis
-	$(BIN)/python -c 'import jarvis.simulation.replay, jarvis.trace.compiled' # compile the kernels, once per machine
+	$(BIN)/python -c 'import app, jarvis.cli, jarvis.simulation.replay, jarvis.trace.compiled' # compile the kernels, once per machine
 	@touch $@
 
 setup-replay: $(REPLAY_STAMP) ## create .venv-replay with torch, for tests of replay packages
 
 $(REPLAY_STAMP): .ci/constraints.txt
 	$(PYTHON) -m venv $(REPLAY_VENV)
-	$(REPLAY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt torch
+	$(REPLAY_VENV)/bin/python $(PIP_INSTALL) torch
 	@touch $@
 
 run: setup ## analyze the sample trace and serve the dashboard (PORT=8501)
