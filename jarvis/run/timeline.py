@@ -19,6 +19,7 @@ from jarvis.run.run import Run
 from jarvis.run.timeline_events import (
     LATENCY,
     NOT_LINKED,
+    PATH_COLUMNS,
     bin_edges,
     binned,
     path_events,
@@ -196,7 +197,7 @@ class Timeline:
         """
         simulation = self.run.simulation_if_any
         if simulation is None:
-            return self.gpu_events.clear()
+            return self.gpu_events.select(PATH_COLUMNS).clear()
         path = path_events(simulation, self.gpu_events)
         middle = pl.col(C.ts_ns) + pl.col(C.dur_ns) // 2
         carried = self.gaps.filter(pl.col("what") == BEFORE)

@@ -189,6 +189,9 @@ def _has_steps(run: Run) -> bool:
 HOST, LATENCY, NOT_LINKED = "Host", "Launch latency and gaps", "Not linked"
 """Kinds of events of the path, besides those of linked GPU work."""
 
+PATH_COLUMNS = (C.uid, C.ts_ns, C.dur_ns, C.kind, C.name, "operation", C.input_dims, "what")
+"""Columns of ``Timeline.gpu_events`` that events of the path have, too."""
+
 _CALL = "runtime call"
 _MOSTLY = 0.5
 """Time of which unlinked work fills this part is its time."""
@@ -197,8 +200,8 @@ _MOSTLY = 0.5
 def path_events(simulation: Simulation, gpu_events: pl.DataFrame) -> pl.DataFrame:
     """Return what the end of the steps waited for, one after the other, by time.
 
-    Columns of ``gpu_events`` (``Timeline.gpu_events``): GPU work with its ``uid``; host time and
-    time between events without one, with the name of its part.
+    PATH_COLUMNS of ``gpu_events`` (``Timeline.gpu_events``): GPU work with its ``uid``; host time
+    and time between events without one, with the name of its part.
     """
     graph, path = simulation.graph, simulation.recorded.path
     kinds, targets = graph.kind[path.edges], graph.dst[path.edges]
@@ -224,13 +227,14 @@ def path_events(simulation: Simulation, gpu_events: pl.DataFrame) -> pl.DataFram
         pl.when("is_gpu").then(C.uid).alias(C.uid),
         pl.when("is_unlinked").then(pl.lit(UNLINKED_WORK)).otherwise("part").alias("part"),
     )
+    of_gpu = gpu_events.select(PATH_COLUMNS).drop(C.ts_ns, C.dur_ns)
     return (
         parts.filter(pl.col(C.dur_ns) > 0)
-        .join(gpu_events.drop(C.ts_ns, C.dur_ns), on=C.uid, how="left", maintain_order="left")
+        .join(of_gpu, on=C.uid, how="left", maintain_order="left")
         .with_columns(
             pl.coalesce(C.name, "part").alias(C.name),
             pl.coalesce("what", "kind_of_part").alias("what"),
         )
-        .drop("is_gpu", "is_unlinked", "part", "kind_of_part")
+        .select(PATH_COLUMNS)
         .sort(C.ts_ns, C.dur_ns)
     )

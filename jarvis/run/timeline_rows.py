@@ -1,6 +1,6 @@
 """The rows of a timeline as a browser draws them: marks of a time span, search and positions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -84,29 +84,16 @@ class TimelineRows:
     threads: int
     depth: int
 
-    @cached_property
+    @property
     def rows(self) -> tuple[Row, ...]:
         """Return the rows from top to bottom."""
-        return tuple(row for row, _ in self._rows)
+        return self._drawn[0]
 
-    @cached_property
+    @property
     def marks(self) -> pl.DataFrame:
         """Return all events of the rows by time: ``row, lane, uid, ts_ns, dur_ns, name, what,
         note``."""
-        tables = [
-            events.select(
-                pl.lit(number, pl.Int32).alias(C.row),
-                pl.col("lane").cast(pl.Int32),
-                pl.col(C.uid).fill_null(_NONE),
-                C.ts_ns,
-                C.dur_ns,
-                C.name,
-                "what",
-                "note",
-            )
-            for number, (_, events) in enumerate(self._rows)
-        ]
-        return pl.concat(tables).sort(C.ts_ns, C.row, "lane") if tables else pl.DataFrame()
+        return self._drawn[1]
 
     @cached_property
     def kinds(self) -> frozenset[str]:
@@ -118,11 +105,10 @@ class TimelineRows:
         """Return the number of GPU streams without a row."""
         return max(len(self.timeline.tracks) - MAX_STREAMS, 0)
 
-    @property
+    @cached_property
     def deeper_count(self) -> int:
-        """Return the number of calls of the shown threads below the shown depth."""
-        calls = self._calls
-        return calls.height - calls.filter(pl.col("lane") < self.depth).height
+        """The number of calls of the shown threads below the shown depth."""
+        return self._calls().filter(pl.col("lane") >= self.depth).height
 
     @property
     def starter_count(self) -> int:
@@ -233,28 +219,35 @@ class TimelineRows:
         return {C.row: row, "lane": 0, "start": start, "length": call[C.dur_ns]}
 
     @cached_property
-    def _rows(self) -> list[tuple[Row, pl.DataFrame]]:
+    def _drawn(self) -> tuple[tuple[Row, ...], pl.DataFrame]:
+        rows = list(self._marked_rows())
+        tables = [
+            marks.with_columns(pl.lit(number, pl.Int32).alias(C.row))
+            for number, (_, marks) in enumerate(rows)
+        ]
+        marks = pl.concat(tables).sort(C.ts_ns, C.row, "lane") if tables else pl.DataFrame()
+        return tuple(row for row, _ in rows), marks
+
+    def _marked_rows(self) -> Iterator[tuple[Row, pl.DataFrame]]:
+        """Yield each row with its ``marks``, without the number of the row."""
         timeline = self.timeline
-        rows: list[tuple[Row, pl.DataFrame]] = []
         if not timeline.path.is_empty():
-            rows.append((Row(PATH, 1), _gpu_marks(timeline.path.with_columns(lane=0))))
+            yield Row(PATH, 1), _gpu_marks(timeline.path.with_columns(lane=0))
         if not timeline.gpu_events.is_empty():
-            rows.append((Row(IDLE, 1), self._gaps()))
+            yield Row(IDLE, 1), self._gaps()
         events = timeline.gpu_events.with_columns(pl.col("track").alias(C.row))
         tracks = events.select(C.device, C.stream, C.row).unique()
         placed = stacked(events).partition_by(C.row, as_dict=True)
         for track in tracks.sort(C.device, C.stream, nulls_last=True)[C.row].head(MAX_STREAMS):
             own = placed[track,].filter(pl.col("lane") < MAX_STREAM_LANES)
-            rows.append((Row(track, _lanes(own)), _gpu_marks(own)))
-        calls = self._calls.filter(pl.col("lane") < self.depth).partition_by(C.thread, as_dict=True)
+            yield Row(track, _lanes(own)), _gpu_marks(own)
+        every = self._calls()
+        calls = every.filter(pl.col("lane") < self.depth).partition_by(C.thread, as_dict=True)
         for thread in self._threads:
-            bar = Row(timeline.thread_label(thread), 1, is_bar=True)
-            rows.append((bar, _host_marks(self._calls.clear())))
+            yield Row(timeline.thread_label(thread), 1, is_bar=True), _host_marks(every.clear())
             if (thread,) in calls:
-                rows.append((Row("", _lanes(calls[thread,])), _host_marks(calls[thread,])))
-        return rows
+                yield Row("", _lanes(calls[thread,])), _host_marks(calls[thread,])
 
-    @cached_property
     def _calls(self) -> pl.DataFrame:
         found = self.timeline.host_calls(self.host.kinds)
         return found.filter(pl.col(C.thread).is_in(self._threads))
@@ -286,8 +279,8 @@ class TimelineRows:
         """Return the gaps of the GPU as marks, named by their likely cause."""
         launched = pl.col(C.launcher_name).cast(pl.String)
         return self.timeline.gaps.select(
-            pl.lit(0).alias("lane"),
-            pl.lit(None, pl.Int64).alias(C.uid),
+            pl.lit(0, pl.Int32).alias("lane"),
+            pl.lit(_NONE, pl.Int64).alias(C.uid),
             pl.col(C.start_ns).alias(C.ts_ns),
             C.dur_ns,
             pl.col(C.cause).replace(self.causes).alias(C.name),
@@ -333,14 +326,18 @@ def _gpu_marks(events: pl.DataFrame) -> pl.DataFrame:
     is_collective = (pl.col(C.kind) == COMMUNICATION) & operation.is_not_null()
     named = pl.when(is_collective).then(pl.format("{} · {}", operation, C.name)).otherwise(C.name)
     note = pl.concat_str(operation, shapes, separator=" ", ignore_nulls=True)
-    return events.with_columns(named.alias(C.name), note=note)
+    return _marks(events.with_columns(named.alias(C.name), note=note))
 
 
 def _host_marks(calls: pl.DataFrame) -> pl.DataFrame:
-    return calls.with_columns(
-        what=pl.col(C.kind).replace(HOST_LABELS),
-        note=pl.col(C.input_dims).str.head(120).fill_null(""),
-    )
+    note = pl.col(C.input_dims).str.head(120).fill_null("")
+    return _marks(calls.with_columns(what=pl.col(C.kind).replace(HOST_LABELS), note=note))
+
+
+def _marks(events: pl.DataFrame) -> pl.DataFrame:
+    """Return only the columns of marks, which are stored for as long as the run is open."""
+    lane, uid = pl.col("lane").cast(pl.Int32), pl.col(C.uid).fill_null(_NONE)
+    return events.select(lane, uid, C.ts_ns, C.dur_ns, C.name, "what", "note")
 
 
 def _lanes(events: pl.DataFrame) -> int:
