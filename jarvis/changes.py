@@ -5,6 +5,8 @@ A change names events by their ``uid`` in the trace, operations by their row in 
 """
 
 from enum import StrEnum
+from functools import cached_property
+from hashlib import sha256
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,6 +25,11 @@ class Work(_Data):
     uids: tuple[int, ...] = ()
     operations: tuple[int, ...] = ()
     category: str | None = None
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A checksum of the work, which can be thousands of events."""
+        return sha256(self.model_dump_json().encode()).digest()
 
 
 class Span(_Data):

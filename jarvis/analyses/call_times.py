@@ -1,6 +1,7 @@
 """The kernel times of calls as text: one time, or the groups of times that lie apart."""
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -63,11 +64,11 @@ def calls_of(rows: pl.DataFrame) -> pl.DataFrame:
 
 def call_groups(calls: pl.DataFrame) -> list[CallGroup]:
     """Return the groups of all ``calls_of`` some rows, shortest times first."""
-    is_apart = lie_apart(_MEAN_US.shift(), _MEAN_US).fill_null(value=False)
-    merged = calls.group_by(part=is_apart.cum_sum(), maintain_order=True).agg(
-        pl.col(C.calls).sum(), pl.col(C.total_us).sum()
-    )
-    return [CallGroup(*group) for group in merged.select(C.calls, C.total_us).iter_rows()]
+    means_us = calls[C.total_us] / calls[C.calls]
+    firsts = lie_apart(means_us.shift(), means_us).fill_null(value=False).arg_true()
+    ends = [0, *firsts, calls.height] if calls.height else []
+    parts = (calls.slice(first, end - first) for first, end in pairwise(ends))
+    return [CallGroup(int(part[C.calls].sum()), float(part[C.total_us].sum())) for part in parts]
 
 
 def time_per_call(calls: pl.DataFrame) -> float | Message:

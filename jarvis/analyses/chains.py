@@ -378,7 +378,7 @@ def chains(
     target_pct: float,
 ) -> Iterator[Chain]:
     """Yield the chains of a report, most time first."""
-    if any(name not in tables for name in TABLES):
+    if any(name not in tables or tables[name].is_empty() for name in TABLES):
         return
     every = tables["fusion_steps"]
     steps, times = every.partition_by(C.chain, as_dict=True), _step_times(every)

@@ -5,6 +5,8 @@ library chooses between kernels, and the first call may initialize something. Th
 is the time of none of its calls.
 """
 
+from typing import TypeVar
+
 import polars as pl
 
 from jarvis.perf_report.call_tree.stacks import INSTANCE_NUMBER, CallStacks
@@ -24,7 +26,10 @@ MIN_CALLS = 3
 _KEY = (C.operation_uid, "part")
 
 
-def lie_apart(before: pl.Expr, after: pl.Expr) -> pl.Expr:
+_Times = TypeVar("_Times", pl.Expr, pl.Series)
+
+
+def lie_apart(before: _Times, after: _Times) -> _Times:
     """Return whether two times in µs, the shorter one first, belong to different groups."""
     return (after >= MIN_RATIO * before) & (after - before > MIN_GAP_US)
 

@@ -124,18 +124,24 @@ def repeated_reads(data: CategoryData) -> Iterator[Finding]:
     Threshold: {MANY_CALLS} calls; {WEIGHT_SHARE_PCT}% of the traffic; the target efficiency,
     {impact.TARGET_PCT}% by default; at least {impact.RELEVANT_COMPUTE_PCT}% of compute.
     """
-    weights, whole = pl.col("k") * pl.col("n"), pl.sum_horizontal(*_elements())
-    rows = data.operations.with_columns(weight_pct=100 * weights / whole).filter(
-        (pl.col(C.bound) == "memory")
-        & pl.col(C.pct_roofline).is_between(data.target_pct, impact.ANOMALY_PCT)
-        & (pl.col(C.operation_count) >= MANY_CALLS)
-        & (pl.col("weight_pct") >= WEIGHT_SHARE_PCT)
-        & ~pl.col(C.is_launch_bound)
-    )
-    for part in rows.partition_by(C.uid, maintain_order=True):
+    rows = data.once(_weight_reads, _weight_reads)
+    is_efficient = rows[C.pct_roofline].is_between(data.target_pct, impact.ANOMALY_PCT)
+    for part in rows.filter(is_efficient).partition_by(C.uid, maintain_order=True):
         group = OperationGroup(part)
         if group.compute_pct >= impact.RELEVANT_COMPUTE_PCT:
             yield _repeated(data, group)
+
+
+def _weight_reads(data: CategoryData) -> pl.DataFrame:
+    """Return the rows that are called often and mostly read weights, with ``weight_pct``."""
+    weights, whole = pl.col("k") * pl.col("n"), pl.sum_horizontal(*_elements())
+    is_repeated = (
+        (pl.col(C.bound) == "memory")
+        & (pl.col(C.operation_count) >= MANY_CALLS)
+        & ~pl.col(C.is_launch_bound)
+    )
+    rows = data.operations.filter(is_repeated).with_columns(weight_pct=100 * weights / whole)
+    return rows.filter(pl.col("weight_pct") >= WEIGHT_SHARE_PCT)
 
 
 def _elements() -> tuple[pl.Expr, pl.Expr, pl.Expr]:
