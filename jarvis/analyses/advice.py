@@ -182,7 +182,8 @@ def _calls_at_place(group: OperationGroup) -> Message | None:
     """Return how many calls run where the heaviest row does; None if all do."""
     place = group.heaviest[C.called_from]
     rows = group.select(C.called_from, C.operation_count)
-    calls = int(rows.filter(pl.col(C.called_from).eq_missing(place))[C.operation_count].sum())
+    is_there = rows[C.called_from].is_null() if place is None else rows[C.called_from] == place
+    calls = int(rows[C.operation_count].filter(is_there).sum())
     return None if calls == group.calls else PLACES("some", some=calls, calls=group.calls)
 
 

@@ -442,12 +442,12 @@ def _parts(group: OperationGroup) -> Message | None:
         return None
     times = (
         group.select(C.model_part, C.kernel_time_us)
-        .drop_nulls(C.model_part)
         .group_by(C.model_part)
         .agg(pl.col(C.kernel_time_us).sum())
     )
-    ordered = times.sort(C.kernel_time_us, C.model_part, descending=[True, False])
-    parts = [MESSAGES("part", part=part, time_ms=us / 1000) for part, us in ordered.iter_rows()]
+    known = [(part, time_us) for part, time_us in times.iter_rows() if part is not None]
+    ordered = sorted(known, key=lambda part: (-part[1], part[0]))
+    parts = [MESSAGES("part", part=part, time_ms=us / 1000) for part, us in ordered]
     return MESSAGES("parts", parts=parts) if parts else None
 
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses import call_times, kernel_names
-from jarvis.core.expressions import first_of
+from jarvis.core.expressions import first_of, rows_where
 from jarvis.findings import OpRef
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import KERNEL_FLOOR_US as KERNEL_FLOOR_US
@@ -261,7 +261,7 @@ class OperationGroup:
         is_own = np.zeros(self.every.height, np.bool_)
         is_own[self.places] = True
         calls = self.grouped.call_times
-        return calls.filter(is_own[calls["row"]])
+        return rows_where(calls, pl.Series(is_own[calls["row"]]))
 
     @cached_property
     def launches(self) -> int:
@@ -421,13 +421,13 @@ def groups_of(
         return
     ordered = grouped.ordered
     if is_wanted is not None:
-        ordered = ordered.filter(is_wanted[ordered["row"]])
+        ordered = rows_where(ordered, is_wanted[ordered["row"]])
     found = ordered.group_by("group", maintain_order=True).agg(
         "row", pl.col(C.kernel_time_us, C.percent_of_compute).sum()
     )
-    found = found.filter(found[C.percent_of_compute] >= min_compute_pct)
-    found = found.sort(C.kernel_time_us, descending=True, maintain_order=True)
-    for places in found["row"]:
+    sums = zip(found[C.kernel_time_us], found[C.percent_of_compute], found["row"], strict=True)
+    large = [(time_us, places) for time_us, pct, places in sums if pct >= min_compute_pct]
+    for _, places in sorted(large, key=lambda group: -group[0]):
         yield OperationGroup(grouped.rows, places, grouped)
 
 

@@ -1,15 +1,18 @@
 """What all charts share: the drawing with its data, axes, tooltips and labels."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from io import BytesIO
+from operator import and_
 from typing import Any
 
 import altair as alt
 import polars as pl
 
 from jarvis.charts.palette import Palette
+from jarvis.core.expressions import rows_where
 from jarvis.schemas import Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MIN_MS, column_decimals, counted, milliseconds
@@ -249,23 +252,28 @@ def heaviest(rows: pl.DataFrame, names: Iterable[str], drawable: pl.Expr) -> pl.
 def near_most(points: pl.DataFrame, *axes: str) -> pl.DataFrame:
     """Return the points that logarithmic axes are for: those of the operations with nearly all of
     the time, and those near them. ``points`` are sorted by time."""
-    time = pl.col(C.kernel_time_us)
-    most = points.filter(time.cum_sum() - time < _MOST_OF_TIME * time.sum())
-    ends = [(axis, *ends_of(most[axis])) for axis in axes]
-    return points.filter(
-        pl.col(axis).is_between(low / _NEAR, high * _NEAR) for axis, low, high in ends
+    time_us = points[C.kernel_time_us]
+    is_most = time_us.cum_sum() - time_us < _MOST_OF_TIME * float(time_us.sum())
+    ends = {axis: ends_of(points[axis].filter(is_most)) for axis in axes}
+    return rows_where(
+        points, _within(points, {a: (low / _NEAR, high * _NEAR) for a, (low, high) in ends.items()})
     )
 
 
 def note_of_outside(points: pl.DataFrame, axes: Mapping[str, tuple[float, float]]) -> str:
     """Return how many points are outside the axes, and their time; empty if none is."""
-    is_inside = (pl.col(axis).is_between(*ends) for axis, ends in axes.items())
-    outside = points.filter(~pl.all_horizontal(is_inside))
-    times_us = (float(each[C.kernel_time_us].sum()) for each in (outside, points))
-    part, whole = (milliseconds(time_us / 1000) for time_us in times_us)
-    if outside.is_empty():
+    every_us = points[C.kernel_time_us]
+    outside_us = every_us.filter(~_within(points, axes))
+    if outside_us.is_empty():
         return ""
-    return f"Outside the chart: {counted(outside.height, 'operation')}, {part} of {whole}."
+    part, whole = (milliseconds(float(us.sum()) / 1000) for us in (outside_us, every_us))
+    return f"Outside the chart: {counted(outside_us.len(), 'operation')}, {part} of {whole}."
+
+
+def _within(points: pl.DataFrame, axes: Mapping[str, tuple[float, float]]) -> pl.Series:
+    """Return whether each point is within the ends of all axes."""
+    parts = [(points[axis] >= low) & (points[axis] <= high) for axis, (low, high) in axes.items()]
+    return reduce(and_, parts)
 
 
 def is_length(x: str) -> pl.Expr:
@@ -339,12 +347,13 @@ def shortened(text: pl.Expr, length: int = LABEL_LENGTH) -> pl.Expr:
 
 def unique_labels(frame: pl.DataFrame, text: pl.Expr, length: int) -> pl.DataFrame:
     """Return the frame with a unique ``label`` for each row; equal texts are numbered."""
-    rank = pl.col("label").cum_count().over("label")
-    return frame.with_columns(label=shortened(text, length)).with_columns(
-        label=pl.when(rank > 1)
-        .then(pl.concat_str(pl.col("label"), pl.lit(" #"), rank))
-        .otherwise("label")
-    )
+    labels = frame.select(shortened(text, length)).to_series()
+    counts = Counter[str]()
+    unique = []
+    for label in labels:
+        counts[label] += 1
+        unique.append(label if counts[label] == 1 else f"{label} #{counts[label]}")
+    return frame.hstack([pl.Series("label", unique, pl.String)])
 
 
 def plain_axis(title: str | None, **options: Any) -> alt.Axis:

@@ -25,6 +25,7 @@ from jarvis.charts.marks import (
     tooltip,
 )
 from jarvis.charts.palette import STATE_SHAPES, STATES, Palette
+from jarvis.core.expressions import rows_where
 from jarvis.hardware import peak_label
 from jarvis.schemas.names import C
 
@@ -92,7 +93,7 @@ def roofline(
     Return None if no row has a rate.
     """
     rated = rows[[C.tb_per_s, C.bound, C.compute, C.kernel_time_us]]
-    rated = rated.filter(rated[C.tb_per_s] > 0)
+    rated = rows_where(rated, rated[C.tb_per_s] > 0)
     if rated.is_empty():
         return None
     is_of_compute = not is_of_bandwidth and suits_intensity(rated)
@@ -240,12 +241,10 @@ def suits_intensity(rows: pl.DataFrame) -> bool:
 
     It does if matrix units are used or most kernel time is compute bound.
     """
-    has_matrix, bound_us, all_us = rows.select(
-        matrix=pl.col(C.compute).str.starts_with("matrix").any(),
-        compute=pl.col(C.kernel_time_us).filter(pl.col(C.bound) == "compute").sum(),
-        all=pl.col(C.kernel_time_us).sum(),
-    ).row(0)
-    return bool(has_matrix) or bound_us > all_us / 2
+    if any(unit.startswith("matrix") for unit in rows[C.compute].unique() if unit is not None):
+        return True
+    times_us = rows[C.kernel_time_us]
+    return float(times_us.filter(rows[C.bound] == "compute").sum()) > float(times_us.sum()) / 2
 
 
 def _placed(rows: pl.DataFrame, x: str, y: str) -> pl.DataFrame:

@@ -31,6 +31,7 @@ from jarvis.charts.marks import (
     unique_labels,
 )
 from jarvis.charts.palette import Palette
+from jarvis.core.expressions import rows_where
 from jarvis.schemas.names import C
 from jarvis.text.shapes import call_shapes
 
@@ -63,7 +64,7 @@ def savings(
     names = (C.name, "arguments", C.operation_count, C.kernel_time_us, C.saved_us, C.pct_roofline)
     saved_us = rows[C.saved_us]
     needed = rows[[C.uid, C.params, "short_name", *names]]
-    top = needed.filter((saved_us > 0) & (saved_us >= saved_us.top_k(limit).min()))
+    top = rows_where(needed, (saved_us > 0) & (saved_us >= saved_us.top_k(limit).min()))
     top = top.sort(C.saved_us, descending=True, maintain_order=True).head(limit)
     given = zip(top["arguments"], top[C.params], strict=True)
     shapes = pl.Series([call_shapes(*pair) for pair in given], dtype=pl.String)

@@ -5,7 +5,7 @@ library chooses between kernels, and the first call may initialize something. Th
 is the time of none of its calls.
 """
 
-from typing import TypeVar
+from typing import Any
 
 import polars as pl
 
@@ -26,11 +26,11 @@ MIN_CALLS = 3
 _KEY = (C.operation_uid, "part")
 
 
-_Times = TypeVar("_Times", pl.Expr, pl.Series)
+def lie_apart(before: Any, after: Any) -> Any:
+    """Return whether times in µs, the shorter one first, belong to different groups.
 
-
-def lie_apart(before: _Times, after: _Times) -> _Times:
-    """Return whether two times in µs, the shorter one first, belong to different groups."""
+    Of numbers, arrays or expressions.
+    """
     return (after >= MIN_RATIO * before) & (after - before > MIN_GAP_US)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import polars as pl
 
@@ -9,6 +10,7 @@ from jarvis import charts
 from jarvis.analyses.base import Panel, PanelKind
 from jarvis.charts.marks import ends_of, in_readable_unit, largest
 from jarvis.charts.palette import NOT_AVAILABLE
+from jarvis.core.expressions import rows_where
 from jarvis.impact import share_pct
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, decimal, milliseconds, percent
@@ -21,7 +23,7 @@ _ONE_PLACE = 1.1
 """Ratio of the largest and smallest place of points, below which they show no trend."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PanelData:
     """What a panel shows.
 
@@ -43,6 +45,11 @@ class PanelData:
         if self.panel.x is None or self.panel.y is None:
             raise ValueError(f"the panel {self.panel.title!r} names no x and y")
         return self.panel.x, self.panel.y
+
+    @cached_property
+    def points(self) -> pl.DataFrame:
+        """The x and y of the rows that a scatter plot can show."""
+        return self.rows[[*dict.fromkeys(self.axes)]].filter(charts.is_point(*self.axes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,7 @@ class Kind:
 def _draw_roofline(data: PanelData) -> charts.Drawing | None:
     of_bandwidth = data.panel.y == C.tb_per_s
     every = charts.rows_for_roofline(data.rows)
-    rated = every.filter(pl.col("state") != NOT_AVAILABLE)
+    rated = rows_where(every, every["state"] != NOT_AVAILABLE)
     rows = rated if (rated[C.tb_per_s] > 0).any() else every
     drawing = charts.roofline(
         rows, data.columns, data.target_pct, data.colors, is_of_bandwidth=of_bandwidth
@@ -111,7 +118,7 @@ def _not_drawn(data: PanelData) -> str:
     if data.panel.y == C.tb_per_s:
         return ""
     rated = charts.rows_for_roofline(data.rows)
-    rated = rated.filter(rated[C.tb_per_s] > 0)
+    rated = rows_where(rated, rated[C.tb_per_s] > 0)
     if not charts.suits_intensity(rated):
         return ""
     without = rated.height - int((rated[C.flops_per_byte] > 0).sum())
@@ -158,21 +165,16 @@ def _draw_scatter(data: PanelData) -> charts.Drawing | None:
 
 def _is_one_place(data: PanelData) -> bool:
     """Return whether several points have practically the same place on the horizontal axis."""
-    places = _points(data)[data.axes[0]]
+    places = data.points[data.axes[0]]
     lowest, highest = ends_of(places)
     return places.len() > 1 and highest < _ONE_PLACE * lowest
 
 
-def _points(data: PanelData) -> pl.DataFrame:
-    """Return x and y of the rows that a scatter plot can show."""
-    return data.rows[[*dict.fromkeys(data.axes)]].filter(charts.is_point(*data.axes))
-
-
 def _title_of_scatter(data: PanelData) -> str:
     _, y = data.axes
-    values = _points(data)[[y]]
-    column, divisor = in_readable_unit(data.columns[y], largest(values[y]))
-    value = values.median().item() / divisor
+    values = data.points[y]
+    column, divisor = in_readable_unit(data.columns[y], largest(values))
+    value = float(values.median()) / divisor  # type: ignore[arg-type]
     shown = percent(value) if column.unit == "%" else f"{decimal(value)} {column.unit}"
     return f"median {shown}"
 

@@ -12,6 +12,7 @@ from jarvis.analyses.compute.gemm.messages import HELPERS, QUANTIZED, REPEATED
 from jarvis.analyses.inefficiency import evidence_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups
 from jarvis.analyses.small_calls import MANY_CALLS
+from jarvis.core.expressions import rows_where
 from jarvis.findings import Finding, Priority, texts_of
 from jarvis.schemas.names import C
 
@@ -125,8 +126,9 @@ def repeated_reads(data: CategoryData) -> Iterator[Finding]:
     {impact.TARGET_PCT}% by default; at least {impact.RELEVANT_COMPUTE_PCT}% of compute.
     """
     rows = data.once(_weight_reads, _weight_reads)
-    is_efficient = rows[C.pct_roofline].is_between(data.target_pct, impact.ANOMALY_PCT)
-    for part in rows.filter(is_efficient).partition_by(C.uid, maintain_order=True):
+    reached_pct = rows[C.pct_roofline]
+    is_efficient = (reached_pct >= data.target_pct) & (reached_pct <= impact.ANOMALY_PCT)
+    for part in rows_where(rows, is_efficient).partition_by(C.uid, maintain_order=True):
         group = OperationGroup(part)
         if group.compute_pct >= impact.RELEVANT_COMPUTE_PCT:
             yield _repeated(data, group)

@@ -43,9 +43,8 @@ def with_step_savings(now: Opened, key: str, rows: pl.DataFrame, target_pct: flo
     """Return all rows of a category with ``saved_step_us`` at a target, the mean of the steps;
     without the column if step times are not simulated."""
     savings = _savings_us(now, key, target_pct)
-    if savings is None:
-        return rows.drop(C.saved_step_us, strict=False)
-    return rows.with_columns(savings.of_rows())
+    others = [column for column in rows.get_columns() if column.name != C.saved_step_us]
+    return pl.DataFrame(others if savings is None else [*others, savings.of_rows()])
 
 
 def step_line(
