@@ -70,6 +70,16 @@ def test_tables_are_read_lazily_and_once(root: Path) -> None:
     assert "category" in first.columns
 
 
+def test_a_table_is_not_read_to_see_whether_it_is_there(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.load(root)
+    monkeypatch.setattr(pl, "read_parquet", None)
+    assert "operations" in run.tables
+    assert {"operations", "gpu_work"} <= run.tables.keys()
+    assert "manifest" not in run.tables
+
+
 def test_category_rows_have_the_columns_of_their_category(root: Path) -> None:
     run = Run.load(root)
     rows = run.category_operations("gemm")

@@ -67,6 +67,10 @@ class StoredTables(Mapping[str, pl.DataFrame]):
                 raise MissingTableError(name, "it was removed or replaced meanwhile") from None
         return self._read[name]
 
+    def __contains__(self, name: object) -> bool:
+        """Return whether the run has a table, without reading it."""
+        return name in self.names
+
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the tables."""
         return iter(self.names)
