@@ -107,17 +107,12 @@ def _draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: M
         job_chip()
 
 
-_OTHER_ANALYSIS = f"[class*=st-key-{navigation.RANK_LINKS}] [data-testid=stPageLink-NavLink]"
-"""Selector of these links."""
-
-
 def _style(colors: Palette) -> str:
     """Return styles that Streamlit has no option for.
 
     Text on the primary color, which Streamlit has as white in any theme. Names and options in one
-    line where they fit: browsers break ``--an-option`` at hyphens. Links to the open page of
-    another analysis do not look like that to the open page. Evidence of findings in as many columns
-    as fit.
+    line where they fit: browsers break ``--an-option`` at hyphens. Evidence of findings in as many
+    columns as fit.
     """
     evidence = f"[class*=st-key-{EVIDENCE}_]"
     return (
@@ -125,8 +120,6 @@ def _style(colors: Palette) -> str:
         f"[data-testid=stMultiSelect] [data-tag] {{color: {ink(colors.primary)}}}"
         "[data-testid=stMarkdownContainer] :is(p, li) > code {display: inline-block; "
         "max-width: 100%}"
-        f"{_OTHER_ANALYSIS}:not(:hover) {{background: none}} "
-        f"{_OTHER_ANALYSIS} p {{font-weight: inherit}}"
         f"{evidence} table {{display: block; border: 0}}"
         f"{evidence} thead {{position: absolute; clip-path: inset(50%)}}"
         f"{evidence} tr {{display: grid; grid-template-columns: 13rem minmax(0, 1fr)}}"

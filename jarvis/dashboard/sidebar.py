@@ -294,9 +294,7 @@ def rank_links(catalog: Catalog, url_path: str) -> None:
     for entry in catalog.with_rank(current)[:1]:
         ranks = [(member.rank, member.analysis_id) for member in entry.manifest.usable]
         place = [own for _, own in ranks].index(current)
-        with st.container(
-            horizontal=True, gap="small", vertical_alignment="center", key=navigation.RANK_LINKS
-        ):
+        with navigation.rank_links("beside"):
             for label, beside in (("◀", place - 1), ("▶", place + 1)):
                 if 0 <= beside < len(ranks):
                     rank, analysis_id = ranks[beside]

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
 from jarvis.dashboard.session.carried import carried
@@ -36,11 +37,14 @@ def install_history_patch() -> None:
 RUNS, INGEST = "runs", "ingest"
 OVERVIEW, TIMELINE, CALL_TREE, REPLAY = "overview", "timeline", "call_tree", "replay"
 COMPARE, HARDWARE, JOBS, RANKS = "compare", "hardware", "jobs", "ranks"
-
-RANK_LINKS = "rank_links"
-"""Start of the keys of containers with links to the open page of other analyses."""
 """URL paths of pages; those of analyses are their keys."""
 
+_RANK_LINKS = "rank_links"
+_RANK_LINK = f"[class*=st-key-{_RANK_LINKS}] [data-testid=stPageLink-NavLink]"
+_RANK_LINK_STYLE = (
+    f"<style>{_RANK_LINK}:not(:hover) {{background: none}} "
+    f"{_RANK_LINK} p {{font-weight: inherit}}</style>"
+)
 _PAGES, _FOLLOWED = "_pages", "_followed"
 
 
@@ -50,6 +54,18 @@ def remember(pages: Iterable[StreamlitPage], start: str | None = None) -> None:
     if start is not None:
         targets[start] = targets[""]
     st.session_state[_PAGES] = targets
+
+
+def rank_links(name: str) -> DeltaGenerator:
+    """Return a container of links to the open page of other ranks, which do not look like that to
+    the open page.
+
+    Only pages with such links have the style: browsers match ``:not(:hover)`` at every change.
+    """
+    st.html(_RANK_LINK_STYLE)
+    return st.container(
+        horizontal=True, gap="small", vertical_alignment="center", key=f"{_RANK_LINKS}_{name}"
+    )
 
 
 def link(url_path: str, label: str, *, icon: str | None = None, **parameters: str) -> None:

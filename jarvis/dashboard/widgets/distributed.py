@@ -19,7 +19,7 @@ def rank_choice(entry: DistributedEntry, url_path: str) -> None:
         icon=":material/lan:",
     )
     navigation.link(navigation.RANKS, "**Ranks**", icon=":material/lan:", ranks_run=entry.id)
-    with st.container(horizontal=True, key=f"{navigation.RANK_LINKS}_all"):
+    with navigation.rank_links("all"):
         for member in ranks[:MAX_LINKS]:
             of_rank = {links.ANALYSIS: str(member.analysis_id)}
             navigation.link(url_path, f"Rank {member.rank}", **of_rank)
