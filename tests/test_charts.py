@@ -244,8 +244,8 @@ def test_savings_exclude_zeros_and_label_each_bar_once() -> None:
     spec = vega_lite(charts.savings(same, COLUMNS, charts.LIGHT))
     assert spec["layer"][0]["encoding"]["y"]["sort"]["field"] == "rank"
     assert [(row["rank"], row["label"]) for row in values(spec, spec)] == [
-        (0, f"mm  {PRODUCT}"),
-        (1, f"mm #2  {PRODUCT}"),
+        (0, f"mm\N{EN SPACE}{PRODUCT}"),
+        (1, f"mm #2\N{EN SPACE}{PRODUCT}"),
         (2, "addmm"),
         (3, "addmm #2"),
     ]

@@ -45,6 +45,9 @@ _NAME_Y, _VALUE_Y = -10, 9
 _NAME_LENGTH = 56
 """Maximum length of a name above a bar with its shapes: the width of half a page of 1280 pixels."""
 
+_GAP = "\N{EN SPACE}"
+"""Between a name, which can end with a number, and its shapes; browsers draw two spaces as one."""
+
 _VALUE_PX, _TEXT_PX = 80, 150
 """Widths in pixels of the texts behind a bar: both values, and a value with its saving in words."""
 
@@ -68,7 +71,7 @@ def savings(
     top = top.sort(C.saved_us, descending=True, maintain_order=True).head(limit)
     given = zip(top["arguments"], top[C.params], strict=True)
     shapes = pl.Series([call_shapes(*pair) for pair in given], dtype=pl.String)
-    label = pl.concat_str("short_name", pl.lit(shapes), separator="  ", ignore_nulls=True)
+    label = pl.concat_str("short_name", pl.lit(shapes), separator=_GAP, ignore_nulls=True)
     top = unique_labels(top, label, _NAME_LENGTH).drop(C.params, "short_name")
     scaled, known = in_readable_units(
         top, columns, (C.kernel_time_us, C.saved_us), largest(top[C.kernel_time_us])
