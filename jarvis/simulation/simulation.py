@@ -198,7 +198,7 @@ class Simulation:
     def steps_saved_ms(self, changes: Iterable[Change]) -> float:
         """Return what all steps together gain."""
         together = Several(changes=tuple(changes))
-        key = b"".join(map(_digest, together.changes))
+        key = _digest(together)
         if (known := self._saved_ms.get(key)) is None:
             steps_ns = sum(self.step_times(together.changes).steps_ns)
             known = (sum(self.recorded.steps_ns) - steps_ns) / 1e6
@@ -377,8 +377,11 @@ class Simulation:
         return spans.filter(pl.col(C.cause).is_in(HELD))[C.uid].to_numpy()
 
 
-def _digest(change: Change) -> bytes:
-    """Return a checksum of a change; changes by different factors share that of their work."""
-    work = getattr(change, "work", None)
-    own = sha256(change.model_dump_json(exclude={"work"}).encode()).digest()
-    return own if work is None else own + work.digest
+def _digest(together: Several) -> bytes:
+    """Return a checksum of changes; those by different factors share that of their work."""
+    others = together.model_dump_json(exclude={"changes": {"__all__": {"work"}}})
+    checksum = sha256(others.encode())
+    for change in together.changes:
+        if (work := getattr(change, "work", None)) is not None:
+            checksum.update(work.digest)
+    return checksum.digest()
