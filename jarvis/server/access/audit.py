@@ -124,10 +124,17 @@ def record_login(engine: Engine, person: Person, mark: str) -> None:
         .order_by(AUDIT.c.moment.desc(), AUDIT.c.id.desc())
         .limit(_MAX_LOGINS)
     )
+
+    def is_recorded(connection: Connection) -> bool:
+        return any(known.get(LOGIN_MARK) == mark for known in connection.scalars(logins))
+
+    with reading(engine) as connection:
+        if is_recorded(connection):  # usual, and needs no lock
+            return
     with writing(engine) as connection:
         if connection.dialect.name == "postgresql":  # SQLite has one writer at a time
             connection.execute(text("LOCK TABLE audit IN SHARE ROW EXCLUSIVE MODE"))
-        if all(known.get(LOGIN_MARK) != mark for known in connection.scalars(logins)):
+        if not is_recorded(connection):
             detail = {"role": person.role, LOGIN_MARK: mark}
             name = person.name or ""
             _insert(connection, person, Channel.PAGE, Action.LOG_IN, name, detail)
