@@ -340,11 +340,16 @@ def references(rows: pl.DataFrame) -> tuple[OpRef, ...]:
 def weighted_efficiency(rows: pl.DataFrame) -> float | None:
     """Return the time-weighted ``pct_roofline`` of the rows with a reliable one; None without
     any."""
-    known = rows[[C.pct_roofline, C.bound, C.kernel_time_us]].filter(impact.has_efficiency())
-    time_us = float(known[C.kernel_time_us].sum())
-    if time_us <= 0:
-        return None
-    return float((known[C.pct_roofline] * known[C.kernel_time_us]).sum()) / time_us
+    found: float | None = rows.select(mean_efficiency(impact.has_efficiency())).item()
+    return found
+
+
+def mean_efficiency(is_counted: pl.Expr) -> pl.Expr:
+    """Return the time-weighted ``pct_roofline`` of some rows; null if they take no time."""
+    time_us = pl.col(C.kernel_time_us)
+    whole_us = time_us.filter(is_counted).sum()
+    weighted = (pl.col(C.pct_roofline) * time_us).filter(is_counted).sum()
+    return pl.when(whole_us > 0).then(weighted / whole_us)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import polars as pl
 import streamlit as st
 
 from jarvis.analyses.base import Analysis
+from jarvis.analyses.operations import mean_efficiency
 from jarvis.charts.palette import BELOW_THRESHOLD
 from jarvis.dashboard.session.state import Opened, cached, of_opened
 from jarvis.dashboard.widgets.elements import metric_card
@@ -51,7 +52,7 @@ def figures_of(  # the rows depend on the other parameters
     """Return the figures of the operations that pass the filters of the page of a category."""
     time_us, is_below = pl.col(C.kernel_time_us), pl.col("state") == BELOW_THRESHOLD
     is_rated = has_efficiency() & (pl.col(C.pct_roofline) <= ANOMALY_PCT)
-    (sums,) = _rows.select(  # one query, as each waits for threads of Polars
+    sums = _rows.select(  # one query, as each waits for threads of Polars
         pl.col(C.saved_us).sum(),
         calls=pl.col(C.operation_count).sum(),
         time_us=time_us.sum(),
@@ -61,13 +62,11 @@ def figures_of(  # the rows depend on the other parameters
         below_us=time_us.filter(is_below).sum(),
         rated=is_rated.sum(),
         rated_us=time_us.filter(is_rated).sum(),
-        rated_pct_us=(pl.col(C.pct_roofline) * time_us).filter(is_rated).sum(),
+        efficiency_pct=mean_efficiency(is_rated),
         has_efficiency=has_efficiency().any(),
         has_rate=(pl.col(C.tb_per_s) > 0).any(),
-    ).to_dicts()
-    rated_pct_us, rated_us = sums.pop("rated_pct_us"), sums["rated_us"]
-    efficiency_pct = rated_pct_us / rated_us if rated_us > 0 else None
-    return Figures(rows=_rows.height, efficiency_pct=efficiency_pct, **sums)
+    )
+    return Figures(rows=_rows.height, **sums.row(0, named=True))
 
 
 def metric_cards(analysis: Analysis, figures: Figures, now: Opened, *, is_part: bool) -> None:
