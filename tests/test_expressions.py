@@ -1,8 +1,9 @@
-"""Shared Polars expressions."""
+"""Shared Polars expressions and filters."""
 
 import polars as pl
+import pytest
 
-from jarvis.core.expressions import contains, first_of
+from jarvis.core.expressions import contains, first_of, rows_where
 
 
 def test_the_first_test_that_holds_gives_the_text_and_null_holds_nothing() -> None:
@@ -21,3 +22,14 @@ def test_texts_that_contain_a_pattern_are_found_and_null_stays_null() -> None:
     for pattern in ("mm$", "(?i)NCCL", "", "no such"):
         assert contains(texts, pattern).to_list() == texts.str.contains(pattern).to_list()
     assert contains(texts.clear(), "mm").to_list() == []
+
+
+@pytest.mark.parametrize(
+    "is_wanted",
+    [[True, False, None], [True, None, True], [None] * 3, [True] * 3, [False] * 3],
+)
+def test_rows_are_those_of_a_filter_and_null_is_not_wanted(is_wanted: list[bool | None]) -> None:
+    frame = pl.DataFrame({"n": [1, 2, 3], "names": [["a"], None, []]})
+    wanted = pl.Series(is_wanted, dtype=pl.Boolean)
+    assert rows_where(frame, wanted).equals(frame.filter(wanted))
+    assert rows_where(frame.clear(), wanted.clear()).equals(frame.clear())
