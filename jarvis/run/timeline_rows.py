@@ -87,13 +87,13 @@ class TimelineRows:
     @property
     def rows(self) -> tuple[Row, ...]:
         """Return the rows from top to bottom."""
-        return self._drawn[0]
+        return self._rows_and_marks[0]
 
     @property
     def marks(self) -> pl.DataFrame:
         """Return all events of the rows by time: ``row, lane, uid, ts_ns, dur_ns, name, what,
         note``."""
-        return self._drawn[1]
+        return self._rows_and_marks[1]
 
     @cached_property
     def kinds(self) -> frozenset[str]:
@@ -219,7 +219,7 @@ class TimelineRows:
         return {C.row: row, "lane": 0, "start": start, "length": call[C.dur_ns]}
 
     @cached_property
-    def _drawn(self) -> tuple[tuple[Row, ...], pl.DataFrame]:
+    def _rows_and_marks(self) -> tuple[tuple[Row, ...], pl.DataFrame]:
         rows = list(self._marked_rows())
         tables = [
             marks.with_columns(pl.lit(number, pl.Int32).alias(C.row))

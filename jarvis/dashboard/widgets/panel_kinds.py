@@ -172,9 +172,9 @@ def _is_one_place(data: PanelData) -> bool:
 
 def _title_of_scatter(data: PanelData) -> str:
     _, y = data.axes
-    values = data.points[y]
-    column, divisor = in_readable_unit(data.columns[y], largest(values))
-    value = float(values.median()) / divisor  # type: ignore[arg-type]
+    values = data.points[[y]]
+    column, divisor = in_readable_unit(data.columns[y], largest(values[y]))
+    value = values.median().item() / divisor
     shown = percent(value) if column.unit == "%" else f"{decimal(value)} {column.unit}"
     return f"median {shown}"
 
