@@ -54,6 +54,7 @@ def figures_of(  # the rows depend on the other parameters
     is_rated = has_efficiency() & (pl.col(C.pct_roofline) <= ANOMALY_PCT)
     sums = _rows.select(  # one query, as each waits for threads of Polars
         pl.col(C.saved_us).sum(),
+        mean_efficiency(is_rated).alias(C.efficiency_pct),
         calls=pl.col(C.operation_count).sum(),
         time_us=time_us.sum(),
         compute_pct=pl.col(C.percent_of_compute).sum(),
@@ -62,7 +63,6 @@ def figures_of(  # the rows depend on the other parameters
         below_us=time_us.filter(is_below).sum(),
         rated=is_rated.sum(),
         rated_us=time_us.filter(is_rated).sum(),
-        efficiency_pct=mean_efficiency(is_rated),
         has_efficiency=has_efficiency().any(),
         has_rate=(pl.col(C.tb_per_s) > 0).any(),
     )
