@@ -16,6 +16,7 @@ from jarvis.run import Run, write_run
 from jarvis.validation import Verdict, validate
 from tests.layout import checks as layout
 from tests.services import forking
+from tests.services.migrated import migrated_once
 
 pytest_plugins = (
     "tests.good_runs",
@@ -90,6 +91,12 @@ def every_run_is_valid() -> Iterator[None]:
 def _processes_are_forked() -> Iterator[None]:
     """Fork the processes of Jarvis from one that has imported everything."""
     with forking.forked_processes():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _databases_are_migrated_once() -> Iterator[None]:
+    with migrated_once():
         yield
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import polars as pl
+import polars.selectors as cs
 from polars.exceptions import PolarsError
 
 from jarvis.core.errors import NotARunError
@@ -37,11 +38,11 @@ _INSTANCE = re.compile(r"_\d+$")
 class RecordedNames:
     """The names of one run: those of its kernels, and those in tables.
 
-    ``read`` returns columns of a table.
+    ``read`` returns those of some columns that a table has.
     """
 
     kernels: Iterable[str]
-    read: Callable[[str, str], pl.DataFrame]
+    read: Callable[[str, tuple[str, ...]], pl.DataFrame]
 
     def has(self, text: str) -> bool:
         """Return whether a name is recorded; of one that was cut, whether its beginning is."""
@@ -55,15 +56,11 @@ class RecordedNames:
     def _names(self) -> frozenset[str]:
         found = set(self.kernels)
         for table, columns in COLUMNS.items():
-            for column in columns:
-                found.update(self._column(table, column))
+            for values in self.read(table, columns):
+                if isinstance(values.dtype, pl.List):
+                    values = values.explode(empty_as_null=False, keep_nulls=False)
+                found.update(values.drop_nulls().unique().cast(pl.String))
         return frozenset(found | {_INSTANCE.sub("", name) for name in found})
-
-    def _column(self, table: str, column: str) -> list[str]:
-        values = self.read(table, column)[column]
-        if isinstance(values.dtype, pl.List):
-            values = values.explode(empty_as_null=False, keep_nulls=False)
-        return values.drop_nulls().unique().cast(pl.String).to_list()
 
     @cached_property
     def _joined(self) -> str:
@@ -206,6 +203,14 @@ class RunFiles:
         except (OSError, PolarsError):
             return pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
 
+    def known_columns(self, name: str, columns: tuple[str, ...]) -> pl.DataFrame:
+        """Return those of these columns that a table has; none if it cannot be read."""
+        rows = pl.scan_parquet(self.paths.table(name), glob=False)
+        try:
+            return rows.select(cs.by_name(*columns, require_all=False)).collect()
+        except (OSError, PolarsError):
+            return pl.DataFrame()
+
     @cached_property
     def operations(self) -> Mapping[int, Json]:
         """Return name, calls, time, its share and kernels of every row of the operations table, by
@@ -222,7 +227,7 @@ class RunFiles:
     def names(self) -> RecordedNames:
         """Return the names in the tables."""
         kernels = (kernel for row in self.operations.values() for kernel in row["kernels"] or ())
-        return RecordedNames([kernel["name"] for kernel in kernels], self.columns)
+        return RecordedNames([kernel["name"] for kernel in kernels], self.known_columns)
 
     def operations_ms(self, uids: Iterable[int] | None = None) -> float:
         """Return the GPU time of these rows of the operations table, by default of all, in ms."""
@@ -235,7 +240,7 @@ class RunFiles:
         path = self.paths.operations_csv(category["name"])
         if not path.is_file():
             return {}
-        rows = _csv(path).select("ex_UID", "kernel_time_us").iter_rows()
+        rows = _csv(path, "ex_UID", "kernel_time_us").iter_rows()
         return {int(uid): float(us) for uid, us in rows}
 
     @cached_property
@@ -260,8 +265,9 @@ class RunFiles:
         return self.gpu_timeline.get(kind, (0.0, None))[0]
 
 
-def _csv(path: Path) -> pl.DataFrame:
-    return pl.read_csv(path, infer_schema=False, glob=False)
+def _csv(path: Path, *columns: str) -> pl.DataFrame:
+    """Return a file as text: these columns, or all."""
+    return pl.read_csv(path, columns=columns or None, infer_schema=False, glob=False)
 
 
 def _joined(timelines: pl.DataFrame) -> dict[str, tuple[float, float | None]]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 _FENCE = re.compile(r"^ {0,3}(`{3,})")
 _HEADING = re.compile(r"^(#{1,6}) (.+)$")
@@ -16,7 +16,11 @@ _DIVIDER = re.compile(r"^\|(?: *:?-+:? *\|)+$")
 _LINK = re.compile(r"(?<!\\)(!?)\[(?:\\.|[^\[\]\\])*\]\(([^)\s]+)\)")
 _ANCHOR = re.compile(r"<a (?:id|name)=\"([^\"]+)\"")
 
+KEPT = 1 << 16
+"""Many lines of a run are those of another, so this many results are cached."""
 
+
+@lru_cache(KEPT)
 def plain(text: str) -> str:
     """Return ``text`` without code marks, escapes and comments."""
     pieces, end = [], 0
@@ -27,9 +31,14 @@ def plain(text: str) -> str:
     return "".join([*pieces, _ESCAPE.sub(r"\1", text[end:])]).strip()
 
 
+@lru_cache(KEPT)
 def own_words(text: str) -> str:
     """Return ``text`` without code, comments and escapes."""
-    return _ESCAPE.sub(r"\1", _CODE_SPAN.sub("", _COMMENT.sub("", text)))
+    return _ESCAPE.sub(r"\1", _without_code(_COMMENT.sub("", text)))
+
+
+def _without_code(text: str) -> str:
+    return _CODE_SPAN.sub("", text) if "`" in text else text
 
 
 def anchor_of(heading: str) -> str:
@@ -114,22 +123,26 @@ class Part:
     def headings(self, level: int) -> list[tuple[int, str]]:
         """Yield line number and text of the headings of a level."""
         return [
-            (line.number, found[2].strip())
-            for line in self.prose
-            if (found := _HEADING.match(line.text)) and len(found[1]) == level
+            (self.lines[i].number, title) for i, depth, title in self._headings if depth == level
+        ]
+
+    @cached_property
+    def _headings(self) -> list[tuple[int, int, str]]:
+        """Return index of the line, level and text of each heading."""
+        return [
+            (i, len(found[1]), found[2].strip())
+            for i, line in enumerate(self.lines)
+            if line.text.startswith("#")
+            and not line.is_code
+            and (found := _HEADING.match(line.text))
         ]
 
     def parts(self, level: int) -> list["Part"]:
         """Yield the part under each heading of a level, up to the next of this level or above."""
-        starts = [
-            (i, len(found[1]), found[2].strip())
-            for i, line in enumerate(self.lines)
-            if not line.is_code and (found := _HEADING.match(line.text))
-        ]
         parts = []
-        for position, (start, depth, title) in enumerate(starts):
+        for position, (start, depth, title) in enumerate(self._headings):
             if depth == level:
-                ends = (i for i, other, _ in starts[position + 1 :] if other <= level)
+                ends = (i for i, other, _ in self._headings[position + 1 :] if other <= level)
                 lines = self.lines[start : next(ends, len(self.lines))]
                 parts.append(Part(self.file, title, lines))
         return parts
@@ -167,22 +180,22 @@ class Part:
     @property
     def links(self) -> Iterator[tuple[int, str]]:
         """Yield line and target of its links."""
-        return (
-            (line.number, link[2])
-            for line in self.prose
-            for link in _LINK.finditer(_CODE_SPAN.sub("", line.text))
-            if not link[1]
-        )
+        return ((number, link[2]) for number, link in self._links if not link[1])
 
     @property
     def images(self) -> Iterator[tuple[int, str]]:
         """Yield line and target of its images."""
-        return (
-            (line.number, link[2])
+        return ((number, link[2]) for number, link in self._links if link[1])
+
+    @cached_property
+    def _links(self) -> list[tuple[int, re.Match[str]]]:
+        """Return line and match of its links and images."""
+        return [
+            (line.number, link)
             for line in self.prose
-            for link in _LINK.finditer(_CODE_SPAN.sub("", line.text))
-            if link[1]
-        )
+            if "](" in line.text
+            for link in _LINK.finditer(_without_code(line.text))
+        ]
 
     @cached_property
     def anchors(self) -> frozenset[str]:
