@@ -14,7 +14,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile -
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-replay run test collected check style types pages format golden docs pictures bench bench-dashboard bench-team bench-uploads bench-growth bench-simulation bench-joins bench-large-ranks fuzz clean replays
+.PHONY: help setup setup-replay run test collected check style types pages rules format golden docs pictures bench bench-dashboard bench-team bench-uploads bench-growth bench-simulation bench-joins bench-large-ranks fuzz clean replays
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -42,7 +42,7 @@ run: setup ## analyze the sample trace and serve the dashboard (PORT=8501)
 	@echo "Analyzing the sample trace (some seconds), then serving http://localhost:$(PORT)"
 	$(BIN)/jarvis serve --with-sample --port $(PORT)
 
-check: style types pages ## lint, format, types, layers, generated docs
+check: style types pages rules ## lint, format, types, layers, generated docs, tests of names and words
 
 style: setup
 	$(BIN)/ruff format --check .
@@ -55,8 +55,11 @@ types: setup
 pages: setup
 	$(BIN)/python docs/generate.py --check
 
+rules: setup
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_columns.py tests/test_language.py
+
 # One thread of Polars and NumPy in each process: the processes already take all cores.
-test: check $(TEST_NEEDS) ## check, then the whole test suite (browser tests need Debian's chromium)
+test: style types pages $(TEST_NEEDS) ## lint, types, docs, then the whole test suite (browser tests need Debian's chromium)
 	MAKEFLAGS= POLARS_MAX_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Compile the tests once; each process of a first run would do it.
