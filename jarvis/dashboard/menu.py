@@ -80,7 +80,7 @@ def _page_with(card: AnalysisManifest, icon: str, *, is_shown: bool) -> Streamli
 
 def render(key: str) -> None:
     """Draw the page of a plugin analysis for the open run."""
-    analysis = opened().run.analyses.get(key)
+    analysis = opened().stored.analyses.get(key)
     if analysis is None:
         st.info("This analysis was run without the extension of this page.")
         navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")

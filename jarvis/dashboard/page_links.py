@@ -115,7 +115,7 @@ def _link(page: StreamlitPage, mark: PageMark | None) -> None:
 @cached(_MAX_CACHED, of_opened)
 def page_marks(now: Opened) -> Mapping[str, PageMark]:
     """Return the marks of the pages of all analyses of a run, by URL path."""
-    figures, marks = RunFigures.of(now.run.manifest), {}
+    figures, marks = RunFigures.of(now.stored.manifest), {}
     by_part = {**figures.times_ms, **_times_in_steps_ms(now)}
     for key, result in now.run.results.items():
         times_ms = [by_part.get(part, 0.0) for part in _PARTS.get(key, (key,))]
@@ -134,7 +134,7 @@ def page_marks(now: Opened) -> Mapping[str, PageMark]:
 
 @cached(_MAX_CACHED, of_stored)
 def _times_in_steps_ms(now: Opened) -> Mapping[str, float]:
-    return category_times_in_steps_ms(now.run)
+    return category_times_in_steps_ms(now.stored)
 
 
 def _worst(findings: Sequence[Finding]) -> Priority | None:

@@ -22,6 +22,7 @@ from jarvis.dashboard.session.current_user import (
 from jarvis.dashboard.session.errors import show_error, toast_errors
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.copy_button import copy_button
+from jarvis.dashboard.widgets.targets import at_chosen_targets
 from jarvis.hardware import load_hardware, peak_label
 from jarvis.impact import MOSTLY_PCT, share_pct
 from jarvis.run import Run
@@ -157,7 +158,7 @@ def _ask_confirmation(analysis_id: str | None) -> None:
 
 def _confirm(now: Opened) -> None:
     st.markdown(
-        f"Remove **{escape(name_of(now.run.manifest))}** ({now.id}) permanently for everyone? "
+        f"Remove **{escape(name_of(now.stored.manifest))}** ({now.id}) permanently for everyone? "
         "Links to it then show that it was removed."
     )
     if others := referring_to(current_user(), now.id):
@@ -180,7 +181,7 @@ def _remove(now: Opened) -> None:
         return
     _ask_confirmation(None)
     st.session_state[_REMOVED] = (
-        f"Removed {escape(name_of(now.run.manifest))} ({now.id}): "
+        f"Removed {escape(name_of(now.stored.manifest))} ({now.id}): "
         f"{byte_size(removed.size_bytes)} freed."
     )
     state.close()
@@ -261,8 +262,8 @@ def describe_analysis(catalog: Catalog) -> None:
     entry = next((each for each in catalog.entries if each.id == state.current_id()), None)
     if entry is not None:
         now = state.opened()
-        run = now.run
-        is_simulated = run.manifest.trace.origin == "simulated"
+        manifest = now.stored.manifest
+        is_simulated = manifest.trace.origin == "simulated"
         badges = (
             f":gray-badge[{now.id}]",
             ":violet-badge[:material/science: simulated sample]"
@@ -276,7 +277,7 @@ def describe_analysis(catalog: Catalog) -> None:
         )
         st.caption(_hardware_line(now))
         st.markdown(" ".join(badges))  # a caption is too pale for the colors of badges
-        if run.manifest.hardware is None:
+        if manifest.hardware is None:
             label = "Choose the GPU"
             navigation.link(navigation.HARDWARE, label, icon=":material/memory:")
     for name, reason in load_registry().failures.items():
@@ -321,7 +322,7 @@ def marks_of_opened(catalog: Catalog) -> Mapping[str, PageMark]:
     if state.current_id() not in {entry.id for entry in catalog.entries}:
         return {}
     try:
-        return page_marks(state.opened())
+        return page_marks(at_chosen_targets(state.opened()))
     except (JarvisError, OSError):  # the page says so
         return {}
 
@@ -329,13 +330,13 @@ def marks_of_opened(catalog: Catalog) -> Mapping[str, PageMark]:
 @state.cached(_MAX_CACHED_LINES, state.of_stored)
 def _hardware_line(now: state.Opened) -> str:
     """Return the GPU and its peaks as Markdown."""
-    hardware = now.run.manifest.hardware
+    hardware = now.stored.manifest.hardware
     if hardware is None:
-        names = [spec.name for spec in load_hardware().candidates(now.run.manifest.trace)]
+        names = [spec.name for spec in load_hardware().candidates(now.stored.manifest.trace)]
         likely = f" It may be {listed(names)}." if names else ""
         return f"GPU unknown: no peaks, so no efficiencies.{likely}"
     memory = f"{tb_per_s(hardware.tb_per_s)} memory"
-    compute = _main_precision(now.run)
+    compute = _main_precision(now.stored)
     peak = None if compute is None else hardware.peak_tflops(compute)
     peaks = (
         f"Peaks: {memory}"

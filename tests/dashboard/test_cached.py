@@ -12,7 +12,6 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.core.request import Targets
 from jarvis.dashboard.session.state import Opened, cached, of_opened, of_stored, rows_of
-from jarvis.pipeline import at_targets
 from jarvis.run import Run, category_table
 from jarvis.schemas.names import C
 from tests.dashboard.conftest import Draw
@@ -46,7 +45,7 @@ def test_only_what_depends_on_the_targets_is_made_for_each(now: Opened) -> None:
     def opened(now: Opened) -> None:
         made.append("opened")
 
-    other = replace(now, run=at_targets(now.run, Targets(55.0)))
+    other = replace(now, chosen=Targets(55.0))
     changed = replace(now, stamp=2)
     for each in (now, other, now, changed):
         stored(each)
@@ -132,7 +131,7 @@ def test_rows_of_a_category_are_longest_first_and_copied_only_to_sort_them(now: 
     assert address_of(rows[C.bytes]) == address_of(table[C.bytes])
 
     reverse = now.run.with_tables({category_table("gemm"): table.reverse()})
-    assert_frame_equal(rows_of(replace(now, run=reverse, stamp=2), "gemm"), rows)
+    assert_frame_equal(rows_of(replace(now, stored=reverse, stamp=2), "gemm"), rows)
 
 
 def address_of(numbers: pl.Series) -> int:

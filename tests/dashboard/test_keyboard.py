@@ -8,10 +8,12 @@ import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from jarvis.core.request import Targets
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets import search
 from jarvis.dashboard.widgets.keyboard import COMPONENT
 from jarvis.dashboard.widgets.search import MAX_OF_KIND, find
+from jarvis.pipeline import at_targets
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
 from jarvis.server.storage.catalog import Catalog, read_catalog
@@ -81,6 +83,17 @@ def test_all_findings_come_in_their_order(registered: Draw, sample_run: Run) -> 
     results = asked(registered("gemm"), "", is_findings=True)
     labels = [result["text"].partition(" ")[0] for result in results]
     assert labels == [item.label for item in recommendations(sample_run)]
+
+
+def test_findings_are_those_at_the_target(registered: Draw, sample_run: Run) -> None:
+    items = recommendations(at_targets(sample_run, Targets(30.0)))
+    results = asked(registered("gemm", target="30"), "", is_findings=True)
+    for result, item in zip(results, items, strict=True):
+        assert result["text"].startswith(f"{item.label} ")
+        link = dict(parse_qsl(urlsplit(result["href"]).query))
+        number = item.result.findings.index(item.finding) + 1
+        assert (link["target"], link[f"{item.result.key}_finding"]) == ("30", str(number))
+    assert len(items) < len(recommendations(sample_run))
 
 
 def test_results_are_sent_only_for_a_query(registered: Draw) -> None:

@@ -4,11 +4,14 @@ import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from jarvis.core.request import Targets
 from jarvis.dashboard.page_links import PageMark, page_marks
 from jarvis.dashboard.session.state import Opened
 from jarvis.findings import Status
+from jarvis.pipeline import at_targets
 from jarvis.run import Run
 from jarvis.run.figures import RunFigures
+from jarvis.text.format import counted
 from tests.dashboard.conftest import Draw
 
 
@@ -50,6 +53,18 @@ def test_a_link_has_the_share_and_the_highest_priority(
     assert f"highest priority: {worst}" in tooltip
     assert f"{share:.1f}% of the {figures.basis}" in tooltip
     assert query == f"analysis={sample_id}"
+
+
+def test_marks_are_those_at_the_target(registered: Draw, sample_run: Run, sample_id: str) -> None:
+    found = at_targets(sample_run, Targets(30.0)).results["gemm"].findings
+    assert 0 < len(found) < len(sample_run.results["gemm"].findings)
+    page = registered("gemm", target="30")
+    _, tooltip, query = links(page)["gemm"]
+    assert f"{counted(len(found), 'finding')}, highest priority: " in tooltip
+    assert query == f"analysis={sample_id}&target=30"
+    page.slider(key="target").set_value(80).run()
+    every = counted(len(sample_run.results["gemm"].findings), "finding")
+    assert f"{every}, highest priority: " in links(page)["gemm"][1]
 
 
 def test_priorities_differ_by_shape_and_word(marks: dict[str, PageMark]) -> None:

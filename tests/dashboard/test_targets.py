@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from jarvis.core.request import Targets
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.pages.overview.tables import shown_title
-from jarvis.dashboard.session import carried
+from jarvis.dashboard.session import carried, state
 from jarvis.pipeline import at_targets
 from jarvis.reports.ranking import nested, recommendations
 from jarvis.run import Run
@@ -42,6 +42,20 @@ def test_every_page_has_the_target_and_its_link(filed: Draw, sample_id: str, pag
     link = copied_link(drawn)
     assert [link[name] for name in ("target", "below", "gemm_target")] == [["62"], ["31"], ["55"]]
     assert "With a target of their own: GEMM 55%." in captions(drawn)
+
+
+def test_figures_and_charts_of_a_category_wait_for_no_findings(
+    registered: Draw, expects_failures: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(run: Run, targets: Targets) -> Run:
+        raise ArithmeticError("no findings")
+
+    monkeypatch.setattr(state, "at_targets", fail)
+    page = registered("gemm", target="47")
+    assert [each.label for each in page.metric][2] == "Kernel saving at 47%"
+    assert len(page.get("vega_lite_chart")) == 3
+    assert [each.value for each in page.main.subheader] == ["Findings"]
+    assert "cannot be shown" in page.error[0].value
 
 
 def test_findings_and_their_order_are_those_at_the_target(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import lru_cache, wraps
+from functools import cached_property, lru_cache, wraps
 from inspect import signature
 from pathlib import Path
 from threading import Lock
@@ -20,6 +20,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.session.current_user import current_user
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT
 from jarvis.perf_report import CallPath
+from jarvis.pipeline import at_targets
 from jarvis.preconditions import CHECKPOINT
 from jarvis.reports.utilization import recomputed_calls
 from jarvis.run import Run
@@ -36,6 +37,7 @@ CURRENT = "_analysis_id"
 _NEXT = "_next_analysis_id"
 _OPENED = "_opened"
 _MAX_CACHED_CATEGORIES = 32
+_MAX_CACHED_TARGETS = 128
 
 
 class NoAnalysisError(JarvisError):
@@ -53,26 +55,41 @@ class NotOneRankError(JarvisError):
         self.analysis_id = analysis_id
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Opened:
-    """The analysis that the pages show, at the targets of their sliders.
+    """The analysis that the pages show, as it is ``stored`` and at the targets of their sliders.
 
     ``stamp`` is the modification time of its manifest in ns, a part of cache keys; ``below_pct``
-    the efficiency below which operations are highlighted.
+    the efficiency below which operations are highlighted; ``chosen`` are the targets of the
+    sliders, None if they are those stored.
     """
 
     id: str
     root: Path
-    run: Run
+    stored: Run
     stamp: int
     below_pct: float = BOTTLENECK_EFFICIENCY_PCT
+    chosen: Targets | None = None
+
+    @property
+    def targets(self) -> Targets:
+        """Return the targets of the sliders."""
+        return self.chosen or self.stored.targets
+
+    @cached_property
+    def run(self) -> Run:
+        """The analysis with its findings at these targets, which takes time to compute: what does
+        not need them takes ``stored``, so that a page can show it first."""
+        if self.targets == self.stored.targets:
+            return self.stored
+        return _at(self, self.targets)
 
     @property
     def other_targets(self) -> tuple[float | None, str | None]:
         """Return target and targets of categories for a job, None if they are those stored."""
-        if self.run.stored is None:
+        if self.targets == self.stored.targets:
             return None, None
-        return self.run.targets.pct, self.run.targets.own_text
+        return self.targets.pct, self.targets.own_text
 
 
 def of_stored(now: Opened) -> Hashable:
@@ -82,7 +99,7 @@ def of_stored(now: Opened) -> Hashable:
 
 def of_opened(now: Opened) -> Hashable:
     """Return the key of what depends on its targets, as findings do."""
-    return str(now.root), now.stamp, now.run.targets.pct, now.run.targets.own
+    return str(now.root), now.stamp, now.targets.pct, now.targets.own
 
 
 HASH_STORED: dict[str | type[Any], Callable[[Any], Any]] = {
@@ -93,6 +110,13 @@ HASH_STORED: dict[str | type[Any], Callable[[Any], Any]] = {
 
 HASH_OPENED: dict[str | type[Any], Callable[[Any], Any]] = {Opened: of_opened}
 """Hash functions for caches of what depends on its targets."""
+
+
+@st.cache_resource(
+    max_entries=_MAX_CACHED_TARGETS, show_spinner="Findings at this target", hash_funcs=HASH_STORED
+)
+def _at(now: Opened, targets: Targets) -> Run:
+    return at_targets(now.stored, targets)
 
 
 def cached(
@@ -228,7 +252,7 @@ def palette() -> Palette:
 
 @cached(_MAX_CACHED_CATEGORIES, of_stored)
 def _rows(now: Opened, key: str) -> pl.DataFrame:
-    rows = now.run.category_operations(key).select(~cs.nested())
+    rows = now.stored.category_operations(key).select(~cs.nested())
     if rows[C.kernel_time_us].is_sorted(descending=True):  # usual; a sort would copy all columns
         rows = rows.with_columns(pl.col(C.kernel_time_us).set_sorted(descending=True))
     else:
@@ -239,12 +263,12 @@ def _rows(now: Opened, key: str) -> pl.DataFrame:
 @cached(_MAX_CACHED_CATEGORIES, of_stored)
 def _recomputed(now: Opened) -> Collection[int]:
     """Return the calls that activation checkpointing repeats."""
-    tree = now.run.tables.get("call_tree")
+    tree = now.stored.tables.get("call_tree")
     if tree is None or not tree[C.name].str.contains(CHECKPOINT).any():
         return ()  # without reading the long table of host calls
-    return frozenset(recomputed_calls(now.run))
+    return frozenset(recomputed_calls(now.stored))
 
 
 @cached(_MAX_CACHED_CATEGORIES, of_stored)
 def _call_paths(now: Opened, key: str) -> Mapping[int, CallPath]:
-    return now.run.call_paths(key)
+    return now.stored.call_paths(key)

@@ -28,7 +28,7 @@ def warning_strip(now: Opened, tier: Tier | None) -> None:
     grave = _grave_gaps(now)
     if tier == "system":
         grave = [gap for gap in grave if not gap.is_of_operations]
-    platform = now.run.manifest.platform_warning
+    platform = now.stored.manifest.platform_warning
     lines = [*([platform] if platform else []), *(gap.summary or gap.text for gap in grave)]
     if not lines:
         return
@@ -42,7 +42,7 @@ def warning_strip(now: Opened, tier: Tier | None) -> None:
 @cached(_MAX_CACHED_GAPS, of_stored)
 def _grave_gaps(now: Opened) -> list[Gap]:
     """Return the serious gaps; cached, as every page needs them and they depend on all rows."""
-    return [gap for gap in gaps_of(now.run) if gap.is_grave]
+    return [gap for gap in gaps_of(now.stored) if gap.is_grave]
 
 
 def health_warnings(now: Opened) -> None:
@@ -82,7 +82,7 @@ def health_facts(now: Opened) -> None:
 
 @cached(_MAX_CACHED_GAPS, of_stored)
 def _facts(now: Opened) -> list[Fact]:
-    return health_of(now.run)
+    return health_of(now.stored)
 
 
 def _warn(lines: list[str]) -> None:
@@ -106,7 +106,7 @@ def page_header(
         NoAnalysisError, UnknownAnalysisError, RunError: As ``opened``.
     """
     analysis = opened()
-    manifest = analysis.run.manifest
+    manifest = analysis.stored.manifest
     hardware = manifest.hardware
     about = [
         *([manifest.model_name] if manifest.model_name else []),

@@ -12,6 +12,7 @@ from jarvis.dashboard.session import state
 from jarvis.dashboard.session.current_user import current_user, visible_catalog
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.search import all_findings, find
+from jarvis.dashboard.widgets.targets import at_chosen_targets
 from jarvis.server.access.rights import Role, may
 
 COMPONENT = "jarvis_keyboard"
@@ -56,7 +57,7 @@ def answer(pages: Sequence[StreamlitPage], asked: dict[str, Any]) -> dict[str, A
 
 def _opened() -> Opened | None:
     try:
-        return state.opened()
+        return at_chosen_targets(state.opened())
     except (JarvisError, OSError):  # the page says so
         return None
 

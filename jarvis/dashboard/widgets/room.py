@@ -17,7 +17,7 @@ _MOVES_AT_ONCE = 1.01
 )
 def slowdown_of(now: Opened, work: Work) -> float | None:
     """Return how many times as long GPU work could take; None if steps are not simulated."""
-    simulation = now.run.simulation_if_any
+    simulation = now.stored.simulation_if_any
     return None if simulation is None else simulation.slowdown(work)
 
 

@@ -100,7 +100,7 @@ def _rows(now: Opened, rows: pl.DataFrame, words: Sequence[str], kind: str) -> I
     has_all = pl.all_horizontal(pl.col(_SOUGHT).str.contains(word, literal=True) for word in words)
     for row in rows.filter(has_all).head(MAX_OF_KIND).iter_rows(named=True):
         page = row[C.category]
-        result = now.run.results.get(page)
+        result = now.stored.results.get(page)
         (shapes,) = operation_shapes([(row[C.params], row[C.input_dims])])
         name = " ".join(filter(None, (row[C.name], shapes)))
         note = f"{result.title if result else page} · {percent(row[C.percent_of_compute])}"
@@ -128,7 +128,7 @@ def _short(text: str) -> str:
 @st.cache_resource(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
 def operations_of(now: Opened) -> pl.DataFrame:
     """Return the operations, most time first, with the text that is searched."""
-    rows = _sorted(now.run).select(_SHOWN)
+    rows = _sorted(now.stored).select(_SHOWN)
     text = pl.concat_str(C.name, pl.col(C.input_dims).fill_null(""), separator=" ")
     return rows.with_columns(text.str.to_lowercase().alias(_SOUGHT))
 
@@ -136,7 +136,7 @@ def operations_of(now: Opened) -> pl.DataFrame:
 @st.cache_resource(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
 def kernels_of(now: Opened) -> pl.DataFrame:
     """Return each kernel's name with the operation that has most time with it."""
-    rows = _sorted(now.run).with_columns(_kernel_names()).explode(C.name, empty_as_null=False)
+    rows = _sorted(now.stored).with_columns(_kernel_names()).explode(C.name, empty_as_null=False)
     rows = rows.drop_nulls(C.name).unique(C.name, keep="first", maintain_order=True)
     none = pl.lit(None, pl.String)
     rows = rows.with_columns(none.alias(C.input_dims), none.alias(C.params)).select(_SHOWN)

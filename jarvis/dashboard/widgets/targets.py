@@ -9,13 +9,12 @@ from jarvis.analyses.base import Analysis
 from jarvis.core.request import Targets
 from jarvis.dashboard.session import carried
 from jarvis.dashboard.session.links import BELOW, TARGET
-from jarvis.dashboard.session.state import HASH_STORED, Opened
+from jarvis.dashboard.session.state import Opened
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT
-from jarvis.pipeline import at_targets, has_fixed_findings
+from jarvis.pipeline import has_fixed_findings
 from jarvis.run import Run
 
 EFFICIENCY = "Target efficiency"
-_MAX_CACHED = 128
 _TARGET_HELP = (
     "Share of the roofline that well-tuned operations are assumed to reach. Findings, savings, "
     "reports and downloads of this analysis are those at this target."
@@ -28,25 +27,30 @@ def own_parameter(key: str) -> str:
     return f"{key}_target"
 
 
+def at_chosen_targets(now: Opened) -> Opened:
+    """Return an analysis at the targets that the URL or an earlier page chose, without sliders."""
+    return replace(now, chosen=_chosen_targets(now.stored))
+
+
 def with_targets(now: Opened, analysis: Analysis | None) -> tuple[Opened, str]:
     """Draw the sliders; return the analysis at their values, and what a reader must know of them.
 
     ``analysis`` is that of the page; a category can have its own target, and one without rows has
     no sliders.
     """
-    stored, targets = now.run, now.run.targets
+    stored, targets = now.stored, _chosen_targets(now.stored)
     row = st.container(
         horizontal=True, horizontal_alignment="right", vertical_alignment="bottom", gap="small"
     )
     is_shown = not _is_empty(stored, analysis)
     with row:
         if not has_fixed_findings(stored):
-            targets = _targets(stored, analysis, is_shown)
+            _draw_targets(stored, targets, analysis, is_shown)
         default_pct = BOTTLENECK_EFFICIENCY_PCT
         below_pct = carried.read(BELOW, default_pct)
         _slider(BELOW, "Highlight below", below_pct, default_pct, _BELOW_HELP, is_shown)
     page_target_pct = targets.of_category(analysis.key if analysis else None)
-    shown = replace(now, run=_at(now, targets), below_pct=min(below_pct, page_target_pct))
+    shown = replace(now, chosen=targets, below_pct=min(below_pct, page_target_pct))
     return shown, " ".join(_notes(stored, targets, below_pct, page_target_pct))
 
 
@@ -58,21 +62,31 @@ def _is_empty(stored: Run, analysis: Analysis | None) -> bool:
     return not result.row_count and not result.findings
 
 
-def _targets(stored: Run, analysis: Analysis | None, is_shown: bool) -> Targets:
-    """Draw the sliders of the target and of that of the page's category; return all targets."""
+def _chosen_targets(stored: Run) -> Targets:
+    if has_fixed_findings(stored):
+        return stored.targets
     target_pct = carried.read(TARGET, stored.target_pct)
-    _slider(TARGET, EFFICIENCY, target_pct, stored.target_pct, _TARGET_HELP, is_shown)
-    own: dict[str, float] = {}
-    for key, result in stored.results.items():
-        if result.tier != "compute":
-            continue
-        parameter, default = own_parameter(key), dict(stored.targets.own).get(key, target_pct)
-        own[key] = carried.read(parameter, default)
-        if is_shown and analysis is not None and analysis.key == key:
-            _own_target(result.title, parameter, own[key], target_pct, default)
-        else:
-            carried.write(parameter, own[key], default, is_own=True)
+    defaults = _defaults_of_categories(stored, target_pct)
+    own = {key: carried.read(own_parameter(key), pct) for key, pct in defaults.items()}
     return Targets.of(target_pct, own)
+
+
+def _defaults_of_categories(stored: Run, target_pct: float) -> dict[str, float]:
+    """Return the target of each category unless another one is chosen for it."""
+    own = dict(stored.targets.own)
+    categories = (key for key, result in stored.results.items() if result.tier == "compute")
+    return {key: own.get(key, target_pct) for key in categories}
+
+
+def _draw_targets(stored: Run, targets: Targets, analysis: Analysis | None, is_shown: bool) -> None:
+    """Draw the sliders of the target and of that of the page's category."""
+    _slider(TARGET, EFFICIENCY, targets.pct, stored.target_pct, _TARGET_HELP, is_shown)
+    for key, default in _defaults_of_categories(stored, targets.pct).items():
+        parameter, value = own_parameter(key), targets.of_category(key)
+        if is_shown and analysis is not None and analysis.key == key:
+            _own_target(stored.results[key].title, parameter, value, targets.pct, default)
+        else:
+            carried.write(parameter, value, default, is_own=True)
 
 
 def _own_target(
@@ -143,10 +157,3 @@ def _notes(
             f"Findings are at a target of {stored.target_pct:g}%: {release}. Analyze the trace "
             "again to change their target."
         )
-
-
-@st.cache_resource(
-    max_entries=_MAX_CACHED, show_spinner="Findings at this target", hash_funcs=HASH_STORED
-)
-def _at(now: Opened, targets: Targets) -> Run:
-    return at_targets(now.run, targets)

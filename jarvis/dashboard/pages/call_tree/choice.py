@@ -66,7 +66,7 @@ def operation_note(operation: dict[str, Any]) -> None:
 
 def operation_link(operation: dict[str, Any]) -> None:
     """Draw a link to the row of an operation on its category page."""
-    analysis = opened().run.analyses.get(operation[C.category] or "")
+    analysis = opened().stored.analyses.get(operation[C.category] or "")
     if analysis is not None:
         navigation.link(
             analysis.key,

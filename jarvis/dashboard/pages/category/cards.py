@@ -71,7 +71,7 @@ def figures_of(  # the rows depend on the other parameters
 
 def metric_cards(analysis: Analysis, figures: Figures, now: Opened, *, is_part: bool) -> None:
     """Draw the figures of the operations that pass the filters; not all of them if ``is_part``."""
-    totals, target_pct = now.run.manifest.totals, now.run.targets.of_category(analysis.key)
+    totals, target_pct = now.stored.manifest.totals, now.targets.of_category(analysis.key)
     over, known = over_steps(totals), figures.efficiency_pct
     time_ms, saved_ms = figures.time_us / 1000, figures.saved_us / 1000
     rated_pct = share_pct(figures.rated_us, figures.time_us)

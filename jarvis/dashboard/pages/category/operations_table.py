@@ -216,7 +216,7 @@ class _Part:
 def _names(
     now: Opened, key: str, filter_id: str, below_pct: float, _rows: pl.DataFrame
 ) -> list[str]:
-    return shown_columns(now.run.analyses[key], _rows)
+    return shown_columns(now.stored.analyses[key], _rows)
 
 
 @cached(_MAX_CACHED, of_opened)
@@ -232,7 +232,7 @@ def _part(
     _rows: pl.DataFrame,
 ) -> _Part:
     """Return a page of the rows in an order."""
-    analysis, order = now.run.analyses[key], row_order.RowOrder(column, direction)
+    analysis, order = now.stored.analyses[key], row_order.RowOrder(column, direction)
     names = _names(now, key, filter_id, below_pct, _rows)
     needed = dict.fromkeys([*names, "arguments", C.uid, C.params, "short_name"])
     part = _rows[[*needed]][row_order.page_of(_ordered(_rows, order), number)[C.place]]

@@ -127,7 +127,7 @@ def _peak_lines(rows: pl.DataFrame, hardware: HardwareSpec) -> list[str]:
 def render(analysis: Analysis) -> None:
     """Draw the page of ``analysis`` for the open run."""
     now = page_header(analysis.title, analysis.icon, analysis)
-    result = now.run.results.get(analysis.key)
+    result = now.stored.results.get(analysis.key)
     if result is None:
         st.info("This run does not have this analysis yet: analyze the trace again to see it.")
         navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
@@ -138,18 +138,18 @@ def render(analysis: Analysis) -> None:
             "report has the traceback; the operations are listed below.",
             icon=":material/error:",
         )
-        st.dataframe(now.run.category_operations(analysis.key), hide_index=True)
+        st.dataframe(now.stored.category_operations(analysis.key), hide_index=True)
         return
     if result.status is Status.NO_DATA or not result.row_count:
-        _empty(analysis, now, result)
+        _empty(analysis, now, now.run.results[analysis.key])
         return
-    _page(analysis, now, result)
+    _page(analysis, now)
 
 
 def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     """Draw the page of a category without operations; it can still have notes and findings."""
     if result.findings:
-        target_pct = now.run.targets.of_category(analysis.key)
+        target_pct = now.targets.of_category(analysis.key)
         findings_without_rows(analysis, now, result.findings, target_pct)
         _notes(now, result)
         st.subheader("Findings")
@@ -160,8 +160,8 @@ def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         _notes(now, result, has_links=True)
         return
     by_name = ""
-    if "graph_launches" in now.run.tables:
-        launches = now.run.table("graph_launches")
+    if "graph_launches" in now.stored.tables:
+        launches = now.stored.table("graph_launches")
         if launches[C.capture_file].null_count():
             by_name = " Kernels that GPU graphs replay are assigned by their names."
     st.info(
@@ -181,11 +181,12 @@ def _notes(now: Opened, result: AnalysisResult, *, has_links: bool = False) -> N
         fusion_links(now, fusion_findings_of(now.run.results, result))
 
 
-def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
+def _page(analysis: Analysis, now: Opened) -> None:
+    """Draw the page of a category with operations: figures before step savings, charts before what
+    needs the findings at this target, as that takes longest to compute."""
     controls = category_controls(analysis.key)
-    target_pct = now.run.targets.of_category(analysis.key)
+    target_pct = now.targets.of_category(analysis.key)
     rows = with_projection(rows_of(now, analysis.key), target_pct, now.below_pct)
-    rows = with_step_savings(now, analysis.key, rows, target_pct)
     shown = controls.chosen(rows)
     filter_id = controls.filter_id
     figures = figures_of(now, analysis.key, filter_id, now.below_pct, shown)
@@ -196,13 +197,21 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     is_part = shown.height < rows.height
     if figures.has_efficiency:
         step_line(now, analysis.key, shown, target_pct, is_part=is_part)
-    _lower_aims(result, target_pct)
+    aims_slot = st.container()
     metric_cards(analysis, figures, now, is_part=is_part)
-    _notes(now, result)
+    notes_slot = st.container()
+    rows = with_step_savings(now, analysis.key, rows, target_pct)
+    shown = controls.chosen(rows)
     has_rates = figures.has_rate or bool((rows[C.tb_per_s] > 0).any())
     _charts(analysis, now, filter_id, shown, rows, uid, has_rates=has_rates)
     st.subheader("Findings")
-    _findings(now, result, shown, is_filtered=is_part)
+    with st.container():
+        result = now.run.results[analysis.key]
+        _findings(now, result, shown, is_filtered=is_part)
+    with aims_slot:
+        _lower_aims(result, target_pct)
+    with notes_slot:
+        _notes(now, result)
     st.subheader("Operations", help=_TABLE_HELP)
     how = f"{_rows_shown(shown, rows)} · select a row for details"
     if C.saved_step_us in shown.columns and _has_unneeded(shown):
@@ -213,19 +222,25 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     else:
         metrics_table(analysis, now, shown, filter_id, uid, is_new=is_new, about=how)
     if uid is not None:
-        whole = now.run.category_operations(analysis.key).filter(pl.col(C.uid) == uid)
-        row = with_projection(whole, target_pct, now.below_pct).row(0, named=True)
-        if C.saved_step_us in rows.columns:
-            row[C.saved_step_us] = rows.filter(pl.col(C.uid) == uid)[C.saved_step_us].item()
-        path = call_path_of(now, analysis.key, uid)
-        key = f"{analysis.key}_details_{uid}"
-        with st.container(key=key):
-            operation_details(analysis.key, now, row, path, target_pct)
+        key = _details(analysis, now, rows, uid)
         if is_new:
             bring_into_view(key)
         elif is_picked:
             bring_into_view(key, VISIBLE_DETAILS_PX)
-    method_note(analysis, rows, now.run.manifest.hardware)
+    method_note(analysis, rows, now.stored.manifest.hardware)
+
+
+def _details(analysis: Analysis, now: Opened, rows: pl.DataFrame, uid: int) -> str:
+    """Draw the details of an operation; return the key of their container."""
+    target_pct, is_it = now.targets.of_category(analysis.key), pl.col(C.uid) == uid
+    whole = now.stored.category_operations(analysis.key).filter(is_it)
+    row = with_projection(whole, target_pct, now.below_pct).row(0, named=True)
+    if C.saved_step_us in rows.columns:
+        row[C.saved_step_us] = rows.filter(is_it)[C.saved_step_us].item()
+    key = f"{analysis.key}_details_{uid}"
+    with st.container(key=key):
+        operation_details(analysis.key, now, row, call_path_of(now, analysis.key, uid), target_pct)
+    return key
 
 
 def _lower_aims(result: AnalysisResult, target_pct: float) -> None:
@@ -339,7 +354,7 @@ def _charts(
 ) -> None:
     """Draw the panels in pairs, the first one wider, with the selected operation marked; without
     those of efficiencies if no operation of the category has a rate."""
-    columns, target_pct = operation_columns(analysis), now.run.targets.of_category(analysis.key)
+    columns, target_pct = operation_columns(analysis), now.targets.of_category(analysis.key)
     numbered = [
         (number, panel)
         for number, panel in enumerate(analysis.panels)

@@ -81,7 +81,7 @@ def in_the_step(now: Opened, row: dict[str, Any], target_pct: float) -> None:
     """Draw what an operation means for the step: its saving, its part of the path, and its room."""
     lines = []
     if (saved_us := row.get(C.saved_step_us)) is not None:
-        steps = step_count(now.run.manifest.totals)
+        steps = step_count(now.stored.manifest.totals)
         gain = milliseconds(saved_us / 1000) if saved_us else "nothing"
         of_steps = f" (mean of {steps} steps)" if steps > 1 and saved_us else ""
         lines.append(f"The step gains {gain} at {target_pct:g}%{of_steps}.")
@@ -117,19 +117,19 @@ def _together(
     work = Work(category=key) if uids is None else Work(operations=uids)
     changes = (AtRoofline(work=work, target_pct=target_pct),)
     try:
-        simulation = now.run.simulation
+        simulation = now.stored.simulation
     except NotSimulatedError as error:
         return str(error)
     recorded, replay = simulation.recorded, simulation.step_times(changes)
     saved_ms = (recorded.step_ns - replay.step_ns) / 1e6
     is_unchanged = abs(saved_ms) < NOTHING_PCT / 100 * recorded.step_ns / 1e6
-    info = now.run.manifest.simulation
+    info = now.stored.manifest.simulation
     return _Together(
         after_ms=replay.step_ns / 1e6,
         saved_ms=saved_ms,
         steps=len(recorded.steps_ns),
         is_fair=info is not None and info.quality.grade is Grade.FAIR,
-        held_up_by=simulated_changes(now.run, [(key, changes)]).held_up_by
+        held_up_by=simulated_changes(now.stored, [(key, changes)]).held_up_by
         if is_unchanged
         else None,
     )
@@ -160,12 +160,12 @@ class _Savings:
 def _savings_us(now: Opened, key: str, target_pct: float) -> _Savings | None:
     """Return ``saved_step_us`` of all operations of a category, the mean of the steps; None if
     steps are not simulated."""
-    stored, rows = now.run.stored or now.run, rows_of(now, key)
-    if target_pct == stored.targets.of_category(key) and C.saved_step_us in rows.columns:
+    rows = rows_of(now, key)
+    if target_pct == now.stored.targets.of_category(key) and C.saved_step_us in rows.columns:
         saved_us = rows[C.saved_step_us]
     else:
-        simulation = now.run.simulation_if_any
+        simulation = now.stored.simulation_if_any
         if simulation is None:
             return None
         saved_us = step_savings_us(rows, simulation, target_pct, LIVE_ROWS)
-    return _Savings.of(saved_us / step_count(now.run.manifest.totals))
+    return _Savings.of(saved_us / step_count(now.stored.manifest.totals))

@@ -127,7 +127,7 @@ def _host_facts(event: dict[str, Any], timeline: Timeline) -> list[str]:
 
 def _operation_link(event: dict[str, Any]) -> None:
     """Draw a link to the row of its operation on the category page."""
-    analysis = opened().run.analyses.get(event[C.category] or "")
+    analysis = opened().stored.analyses.get(event[C.category] or "")
     if analysis is not None:
         navigation.link(
             analysis.key,
