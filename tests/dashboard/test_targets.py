@@ -3,6 +3,7 @@
 import json
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from jarvis.core.request import Targets
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.pages.overview.tables import shown_title
 from jarvis.dashboard.session import carried, state
+from jarvis.findings import Status
 from jarvis.pipeline import at_targets
 from jarvis.reports.ranking import nested, recommendations
 from jarvis.run import Run
@@ -56,6 +58,22 @@ def test_figures_and_charts_of_a_category_wait_for_no_findings(
     assert len(page.get("vega_lite_chart")) == 3
     assert [each.value for each in page.main.subheader] == ["Findings"]
     assert "cannot be shown" in page.error[0].value
+
+
+def test_an_analysis_that_fails_at_a_target_says_so(
+    registered: Draw, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    def fail(run: Run, targets: Targets) -> Run:
+        failed = {"status": Status.ERROR, "error": "no such target", "findings": ()}
+        result = run.results["gemm"].model_copy(update=failed)
+        return replace(run, results={**run.results, "gemm": result}, stored=run)
+
+    monkeypatch.setattr(state, "at_targets", fail)
+    request.addfinalizer(state._at.clear)
+    page = registered("gemm", target="48")
+    assert "The analysis failed and has no findings: no such target." in page.error[0].value
+    assert [each.label for each in page.main.expander] == ["How these numbers are computed"]
+    assert len(page.dataframe) == 1
 
 
 def test_findings_and_their_order_are_those_at_the_target(

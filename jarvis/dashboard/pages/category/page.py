@@ -133,17 +133,21 @@ def render(analysis: Analysis) -> None:
         navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
         return
     if result.status is Status.ERROR:
-        st.error(
-            f"The analysis failed and has no findings: {escape(result.error or '')}. The rough "
-            "report has the traceback; the operations are listed below.",
-            icon=":material/error:",
-        )
+        _failure(result)
         st.dataframe(now.stored.category_operations(analysis.key), hide_index=True)
         return
     if result.status is Status.NO_DATA or not result.row_count:
         _empty(analysis, now, now.run.results[analysis.key])
         return
     _page(analysis, now)
+
+
+def _failure(result: AnalysisResult) -> None:
+    st.error(
+        f"The analysis failed and has no findings: {escape(result.error or '')}. The rough report "
+        "has the traceback; the operations are listed below.",
+        icon=":material/error:",
+    )
 
 
 def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
@@ -296,6 +300,9 @@ def _findings(
     def labels(uids: Collection[int]) -> dict[int, tuple[str | None, str]]:
         return _labels(now, result.key, tuple(uids))
 
+    if result.status is Status.ERROR:  # only at this target
+        _failure(result)
+        return
     if not is_filtered:
         if not result.findings and (why := _why_none(shown)):
             st.info(why, icon=":material/visibility_off:")
