@@ -205,8 +205,8 @@ class RunFiles:
 
     def known_columns(self, name: str, columns: tuple[str, ...]) -> pl.DataFrame:
         """Return those of these columns that a table has; none if it cannot be read."""
-        rows = pl.scan_parquet(self.paths.table(name), glob=False)
         try:
+            rows = pl.scan_parquet(self.paths.table(name), glob=False)
             return rows.select(cs.by_name(*columns, require_all=False)).collect()
         except (OSError, PolarsError):
             return pl.DataFrame()
