@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 import streamlit as st
 
@@ -24,8 +25,10 @@ class Controls:
     min_share_pct: float
     search: str
 
-    def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows that pass the filters; the same frame if no filter is set."""
+    def passing(self, rows: pl.DataFrame) -> pl.Series:
+        """Return whether each row passes the filters."""
+        if not self.are_set:
+            return pl.Series(np.ones(rows.height, np.bool_))
         conditions = []
         if self.min_share_pct > 0:
             conditions.append(pl.col(C.percent_of_category) >= self.min_share_pct)
@@ -39,7 +42,7 @@ class Controls:
                     for name in _SEARCHED
                 )
             )
-        return rows.filter(*conditions) if conditions else rows
+        return rows.select(pl.all_horizontal(conditions)).to_series()
 
     @property
     def are_set(self) -> bool:

@@ -11,6 +11,7 @@ from jarvis.analyses.chain_context import fusion_findings_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT
 from jarvis.analyses.registry import claim_text
 from jarvis.charts import PICKED
+from jarvis.core.expressions import rows_where
 from jarvis.dashboard.pages.category.cards import figures_of, metric_cards
 from jarvis.dashboard.pages.category.finding_only import (
     findings_without_rows,
@@ -191,7 +192,8 @@ def _page(analysis: Analysis, now: Opened) -> None:
     controls = category_controls(analysis.key)
     target_pct = now.targets.of_category(analysis.key)
     rows = with_projection(rows_of(now, analysis.key), target_pct, now.below_pct)
-    shown = controls.chosen(rows)
+    is_shown = controls.passing(rows)
+    shown = rows_where(rows, is_shown)
     filter_id = controls.filter_id
     figures = figures_of(now, analysis.key, filter_id, now.below_pct, shown)
     is_picked = _follow_clicks(analysis)
@@ -205,7 +207,7 @@ def _page(analysis: Analysis, now: Opened) -> None:
     metric_cards(analysis, figures, now, is_part=is_part)
     notes_slot = st.container()
     rows = with_step_savings(now, analysis.key, rows, target_pct)
-    shown = controls.chosen(rows)
+    shown = rows_where(rows, is_shown)
     has_rates = figures.has_rate or bool((rows[C.tb_per_s] > 0).any())
     _charts(analysis, now, filter_id, shown, rows, uid, has_rates=has_rates)
     st.subheader("Findings")
