@@ -16,11 +16,11 @@ _DIVIDER = re.compile(r"^\|(?: *:?-+:? *\|)+$")
 _LINK = re.compile(r"(?<!\\)(!?)\[(?:\\.|[^\[\]\\])*\]\(([^)\s]+)\)")
 _ANCHOR = re.compile(r"<a (?:id|name)=\"([^\"]+)\"")
 
-KEPT = 1 << 16
+MAX_CACHED = 1 << 16
 """Many lines of a run are those of another, so this many results are cached."""
 
 
-@lru_cache(KEPT)
+@lru_cache(MAX_CACHED)
 def plain(text: str) -> str:
     """Return ``text`` without code marks, escapes and comments."""
     pieces, end = [], 0
@@ -31,7 +31,7 @@ def plain(text: str) -> str:
     return "".join([*pieces, _ESCAPE.sub(r"\1", text[end:])]).strip()
 
 
-@lru_cache(KEPT)
+@lru_cache(MAX_CACHED)
 def own_words(text: str) -> str:
     """Return ``text`` without code, comments and escapes."""
     return _ESCAPE.sub(r"\1", _without_code(_COMMENT.sub("", text)))

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from jarvis.validation.check import Check, Problem
 from jarvis.validation.run_files import Json
-from tests.layout.markdown import KEPT, own_words
+from tests.layout.markdown import MAX_CACHED, own_words
 from tests.layout.rendered import Rendered
 
 VENDOR_WORDS = re.compile(
@@ -99,7 +99,7 @@ def reports_are_text(run: Rendered) -> Iterator[Problem]:
             )
 
 
-@lru_cache(KEPT)
+@lru_cache(MAX_CACHED)
 def _found(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return pattern.search(text)
 
